@@ -1,0 +1,1 @@
+"""Reordering, estimates, the verdict, and the diagnosis of misses."""

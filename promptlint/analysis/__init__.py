@@ -1,0 +1,1 @@
+"""IR to IR: render order, volatility, common prefixes, matching traffic to prompts."""

@@ -1,0 +1,1 @@
+"""Cache models that imitate the engines exactly."""

@@ -1,0 +1,82 @@
+"""What the name of a parameter, variable or slot says about the value (rules/names.toml).
+
+A name is split into words at underscores, dots, case changes and digits ("currentUserName" is current, user, name). A row matches when its
+words occur in that order next to each other; the row with most words wins, then the one that stands first.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from promptlint.catalog import load_toml, rules_root
+from promptlint.catalog.sources import volatility
+from promptlint.errors import UserError
+from promptlint.ir import BlockKind, Confidence, Growth, Volatility
+
+__all__ = ["NameFact", "Names", "load_names", "words"]
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def words(name: str) -> tuple[str, ...]:
+    """The lower-case words of an identifier."""
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+@dataclass(frozen=True, slots=True)
+class NameFact:
+    """What a name says. `origin` is an origin kind of the IR."""
+
+    words: tuple[str, ...]
+    origin: str
+    volatility: Volatility
+    kind: BlockKind | None
+    confidence: Confidence
+    growth: Growth = Growth.FIXED
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Rows by their first word."""
+
+    rows: dict[str, tuple[NameFact, ...]]
+    unknown: NameFact
+
+    def fact(self, name: str) -> NameFact:
+        """What `name` says; the row `unknown` (volatility request, low confidence) when it says nothing."""
+        found = words(name)
+        best: NameFact | None = None
+        for index, word in enumerate(found):
+            for row in self.rows.get(word, ()):
+                size = len(row.words)
+                if found[index : index + size] == row.words and (best is None or size > len(best.words)):
+                    best = row
+        return best or self.unknown
+
+
+@cache
+def load_names(extra: tuple[Path, ...] = ()) -> Names:
+    """rules/names.toml and the user's own. Raises UserError for a row that does not fit."""
+    rows: dict[str, tuple[NameFact, ...]] = {}
+    for root in (rules_root(), *extra):
+        path = root / "names.toml"
+        if not path.is_file():
+            continue
+        for row in load_toml(path).get("name", ()):
+            try:
+                for spelling in row["words"]:
+                    fact = NameFact(
+                        tuple(spelling.split()),
+                        row["origin"],
+                        volatility(row["volatility"], path),
+                        BlockKind(row["kind"]) if "kind" in row else None,
+                        Confidence[row.get("confidence", "medium").upper()],
+                        Growth(row.get("growth", "fixed")),
+                    )
+                    rows[fact.words[0]] = (*rows.get(fact.words[0], ()), fact)
+            except (KeyError, ValueError, TypeError, AttributeError) as error:
+                raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
+    return Names(rows, NameFact((), "unknown", Volatility.REQUEST, None, Confidence.LOW))

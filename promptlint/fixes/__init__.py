@@ -1,0 +1,1 @@
+"""Edits of source: libcst for Python, spans for templates."""

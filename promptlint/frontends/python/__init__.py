@@ -1,0 +1,1 @@
+"""The Python front end: an abstract interpreter from prompts backwards."""

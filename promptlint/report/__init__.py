@@ -1,0 +1,1 @@
+"""The versioned JSON report, and its renderers: pure functions that compute nothing."""

@@ -1,0 +1,1 @@
+"""Hardware, models, and the prefill and decode cost model."""

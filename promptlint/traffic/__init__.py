@@ -1,0 +1,1 @@
+"""Readers, recorders and generators of request logs."""
