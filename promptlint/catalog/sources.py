@@ -15,7 +15,8 @@ __all__ = ["Barrier", "Flow", "Source", "Sources", "load_sources", "volatility"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A call or attribute whose value changes. `kind` is an origin kind of the IR; `result`: scalar, sequence, mapping."""
+    """A call or attribute whose value changes. `kind` is an origin kind of the IR; `result`: scalar, sequence, mapping, or "argument" when the call
+    changes its first argument in place (`random.shuffle`)."""
 
     call: tuple[str, ...]
     kind: str
@@ -27,7 +28,9 @@ class Source:
 class Flow:
     """A call that passes a value on. `from_`: "self", "all", or an argument name or position; `to` is "return".
 
-    `coarsen`: "by-format" (a strftime-like format decides whether a clock becomes `day`), "day", "process", "" (unchanged).
+    `coarsen`: "by-format" (a strftime-like format decides whether a clock becomes `day`), "by-letters" (the same for YYYY-MM-DD
+    formats), "by-fields" (`replace(hour=0, minute=0, second=0, microsecond=0)` leaves the date), "day", "process", "" (unchanged). A call that is
+    both a source and a flow (`time.strftime`) is a source whose own result is coarsened.
     `text`: "identity" when the text stays as it is, "strip", "dedent", "lower", … for calls that a reader of text can compute.
     """
 
