@@ -1,7 +1,9 @@
 """What the name of a parameter, variable or slot says about the value (rules/names.toml).
 
 A name is split into words at underscores, dots, case changes and digits ("currentUserName" is current, user, name). A row matches when its
-words occur in that order next to each other; the row with most words wins, then the one that stands first.
+words occur in that order next to each other, at the place that its `at` allows. A row for the whole name wins over one for its first word (a
+modifier: "max_questions" is a setting), then the one with most words, then the one nearest to the end, for the last word of an English
+compound is its head.
 """
 
 from __future__ import annotations
@@ -36,6 +38,15 @@ class NameFact:
     kind: BlockKind | None
     confidence: Confidence
     growth: Growth = Growth.FIXED
+    at: str = "any"  # any, first, last, only: where in a name the words count
+
+    def matches(self, found: tuple[str, ...], index: int) -> bool:
+        """Whether the row's words stand at `index` of a name's words, where they count."""
+        end = index + len(self.words)
+        if found[index:end] != self.words or end > len(found):
+            return False
+        begins, ends = index == 0, end == len(found)
+        return {"any": True, "first": begins and not ends, "last": ends, "only": begins and ends}[self.at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +59,19 @@ class Names:
     def fact(self, name: str) -> NameFact:
         """What `name` says; the row `unknown` (volatility request, low confidence) when it says nothing."""
         found = words(name)
-        best: NameFact | None = None
+        best, best_rank = self.unknown, (False, False, 0, 0)
         for index, word in enumerate(found):
             for row in self.rows.get(word, ()):
-                size = len(row.words)
-                if found[index : index + size] == row.words and (best is None or size > len(best.words)):
-                    best = row
-        return best or self.unknown
+                rank = (row.at == "only", row.at == "first", len(row.words), index)
+                if row.matches(found, index) and rank > best_rank:
+                    best, best_rank = row, rank
+        return best
+
+
+def _at(word: str) -> str:
+    if word not in {"any", "first", "last", "only"}:
+        raise ValueError(word)
+    return word
 
 
 @cache
@@ -75,6 +92,7 @@ def load_names(extra: tuple[Path, ...] = ()) -> Names:
                         BlockKind(row["kind"]) if "kind" in row else None,
                         Confidence[row.get("confidence", "medium").upper()],
                         Growth(row.get("growth", "fixed")),
+                        _at(row.get("at", "any")),
                     )
                     rows[fact.words[0]] = (*rows.get(fact.words[0], ()), fact)
             except (KeyError, ValueError, TypeError, AttributeError) as error:
