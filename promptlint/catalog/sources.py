@@ -16,7 +16,8 @@ __all__ = ["Barrier", "Flow", "Source", "Sources", "load_sources", "volatility"]
 @dataclass(frozen=True, slots=True)
 class Source:
     """A call or attribute whose value changes. `kind` is an origin kind of the IR; `result`: scalar, sequence, mapping, or "argument" when the call
-    changes its first argument in place (`random.shuffle`)."""
+    changes its first argument in place (`random.shuffle`).
+    """
 
     call: tuple[str, ...]
     kind: str
@@ -64,7 +65,9 @@ def volatility(word: str, where: object = "") -> Volatility:
     try:
         return Volatility[word.upper()]
     except KeyError:
-        raise UserError(f"{where}: unknown volatility {word!r}; one of {', '.join(v.word for v in Volatility)}") from None
+        raise UserError(
+            f"{where}: unknown volatility {word!r}; one of {', '.join(v.word for v in Volatility)}"
+        ) from None
 
 
 def _strings(value: str | list[str]) -> tuple[str, ...]:
@@ -81,11 +84,17 @@ def load_sources(extra: tuple[Path, ...] = ()) -> Sources:
         data = load_toml(path)
         try:
             for row in data.get("source", ()):
-                source = Source(_strings(row["call"]), row["kind"], volatility(row["volatility"], path), row.get("result", "scalar"))
+                source = Source(
+                    _strings(row["call"]), row["kind"], volatility(row["volatility"], path), row.get("result", "scalar")
+                )
                 sources.update(dict.fromkeys(source.call, source))
             for row in data.get("flow", ()):
                 flow = Flow(
-                    _strings(row["call"]), str(row.get("from", "self")), row.get("to", "return"), row.get("coarsen", ""), row.get("text", "")
+                    _strings(row["call"]),
+                    str(row.get("from", "self")),
+                    row.get("to", "return"),
+                    row.get("coarsen", ""),
+                    row.get("text", ""),
                 )
                 flows.update(dict.fromkeys(flow.call, flow))
             for row in data.get("barrier", ()):
