@@ -1,0 +1,57 @@
+"""What every estimate rests on. Nothing is estimated without it, and all of it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from promptlint import tokenizers
+from promptlint.catalog.profiles import Profile, Thresholds, encoding_for, load_profile, load_thresholds
+
+__all__ = ["Assumptions", "count_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """The traffic profile, the tokenizer and the thresholds of one run.
+
+    `tokenizer` None: each call site is counted with its model's own encoding, o200k_base where the model is unknown.
+    """
+
+    profile: Profile
+    thresholds: Thresholds
+    tokenizer: str | None = None
+
+    @classmethod
+    def default(cls, profile: str = "typical", tokenizer: str | None = None) -> Assumptions:
+        """The shipped profile of that name. Raises UserError when there is none."""
+        return cls(load_profile(profile), load_thresholds(), tokenizer)
+
+    def encoding(self, model: str | None) -> str:
+        """The encoding that counts a call site's tokens."""
+        return self.tokenizer or encoding_for(model)[0]
+
+    def as_json(self) -> Mapping[str, object]:
+        """For the report's `assumptions`: names, counts with their meaning, thresholds."""
+        profile = self.profile
+        return {
+            "profile": profile.name,
+            "tokenizer": self.tokenizer or tokenizers.DEFAULT,
+            "tokenizer_from": "setting" if self.tokenizer else "model of the call site, o200k_base where it is unknown",
+            "requests_per_day": profile.requests_per_day,
+            "replicas": profile.replicas,
+            "tenants": profile.tenants,
+            "documents": profile.documents,
+            "users": profile.users,
+            "sessions": profile.sessions,
+            "turns": profile.turns,
+            "severity_medium_tokens": self.thresholds.medium,
+            "severity_high_tokens": self.thresholds.high,
+        }
+
+
+@lru_cache(maxsize=1 << 16)
+def count_tokens(encoding: str, text: str) -> int:
+    """Tokens of one text. Pieces of a prompt are counted one by one: a seam between two can differ by a token from the joined text."""
+    return tokenizers.get(encoding).count(text) if text else 0

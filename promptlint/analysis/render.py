@@ -1,0 +1,326 @@
+"""From the prompt tree to one list in rendered order, each part with its tokens and with the volatility that governs it.
+
+Branches and loops stay visible on the items: each knows the arms that it stands in and the loop that repeats it. Totals count the
+longest arm of every choice, because that is the prompt whose prefix is worth most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from promptlint.analysis.assumptions import Assumptions, count_tokens
+from promptlint.ir import (
+    Block,
+    BlockChoice,
+    BlockKind,
+    BlockNode,
+    BlockRepeat,
+    Choice,
+    Confidence,
+    Growth,
+    Guard,
+    Hole,
+    Media,
+    Prompt,
+    Segment,
+    Text,
+    Volatility,
+)
+from promptlint.source import Span
+
+__all__ = ["Item", "Rendered", "render"]
+
+MEDIA_TOKENS = 800
+"""Expected size of an image whose provider formula is unknown: a 1024 x 1024 picture is 765 tokens by OpenAI's tile formula (2026-11)."""
+
+# The sentinel block of values that stand between blocks (the guard of a block that may be absent, the list that a block repeats over).
+_Arms = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One part of the rendered prompt.
+
+    `own` is how long the part itself stays the same: static for text, the guard's volatility for text that may be absent, session for an
+    append-only history, whose old part is sent again unchanged. `governing` is the highest volatility at or before it: what must be equal for the
+    part to be reused. `tokens` are expected tokens; 0 for guards and for the list of a loop whose body is shown. `arms` are the
+    (choice, arm) pairs that it stands in. `append`: an append-only history. `over`: the loop's list, for parts of a loop's body.
+    """
+
+    index: int
+    node: Text | Hole | Media | Guard
+    block: Block | None
+    block_index: int
+    kind: BlockKind
+    tokens: int
+    own: Volatility
+    governing: Volatility
+    arms: _Arms = ()
+    append: bool = False
+    over: Hole | None = None
+    guards: tuple[Guard, ...] = ()
+
+    @property
+    def span(self) -> Span:
+        """Where the part is written."""
+        return self.node.span
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is fixed text."""
+        return isinstance(self.node, Text)
+
+    @property
+    def confidence(self) -> Confidence:
+        """How sure we are that the part changes; text and media are certain."""
+        return self.node.confidence if isinstance(self.node, Hole | Guard) else Confidence.HIGH
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A prompt in rendered order. `longest` holds the arm of each choice that totals count."""
+
+    prompt: Prompt
+    id: str
+    items: tuple[Item, ...]
+    longest: dict[int, int] = field(hash=False)
+    encoding: str
+    assumptions: Assumptions
+
+    def counted(self, item: Item) -> bool:
+        """Whether the item is part of the totals: every arm that it stands in is the longest one."""
+        return all(self.longest[choice] == arm for choice, arm in item.arms)
+
+    def main(self) -> tuple[Item, ...]:
+        """The items of the totals."""
+        return tuple(item for item in self.items if self.counted(item))
+
+    def seen_from(self, item: Item, others: Sequence[Item]) -> Iterator[Item]:
+        """Those of `others` that are rendered together with `item`: in its own arms, and in the longest arm of every other choice."""
+        arms = dict(item.arms)
+        for other in others:
+            if all(arms.get(choice, self.longest[choice]) == arm for choice, arm in other.arms):
+                yield other
+
+    def after(self, item: Item) -> Iterator[Item]:
+        """What is rendered behind an item."""
+        return self.seen_from(item, self.items[item.index + 1 :])
+
+    def before(self, item: Item) -> Iterator[Item]:
+        """What is rendered ahead of an item."""
+        return self.seen_from(item, self.items[: item.index])
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Expected tokens of the whole prompt."""
+        return sum(item.tokens for item in self.main())
+
+    def prefix(self) -> tuple[Item, ...]:
+        """The leading items that every request of a process shares: they end before the first one above `process`."""
+        shared: list[Item] = []
+        for item in self.main():
+            if item.governing > Volatility.PROCESS or item.append:
+                break
+            shared.append(item)
+        return tuple(shared)
+
+    @property
+    def cacheable_prefix_tokens(self) -> int:
+        """Tokens ahead of the first part above `process`."""
+        return sum(item.tokens for item in self.prefix())
+
+
+def render(prompt: Prompt, assumptions: Assumptions, site_id: str = "") -> Rendered:
+    """The prompt in the order in which the provider renders its blocks; written order where that is not known."""
+    encoding = assumptions.encoding(prompt.model)
+    walker = _Walker(assumptions, encoding)
+    walker.blocks(_ordered(prompt.blocks, prompt.render_order), Volatility.STATIC)
+    return Rendered(prompt, site_id or prompt.id, tuple(walker.items), walker.longest, encoding, assumptions)
+
+
+def _kind(node: BlockNode) -> BlockKind | None:
+    while not isinstance(node, Block):
+        inner = node.body if isinstance(node, BlockRepeat) else next((arm for arm in node.arms if arm), ())
+        if not inner:
+            return None
+        node = inner[0]
+    return node.kind
+
+
+def _ordered(nodes: tuple[BlockNode, ...], order: tuple[BlockKind, ...]) -> tuple[BlockNode, ...]:
+    """Blocks of the kinds in `order` first, in that order; all others keep their places behind them."""
+    places = {kind: place for place, kind in enumerate(order)}
+    return tuple(sorted(nodes, key=lambda node: places.get(_kind(node) or BlockKind.OTHER, len(order))))
+
+
+@dataclass(slots=True)
+class _Context:
+    """Where the walker stands inside choices and loops."""
+
+    arms: _Arms = ()
+    guards: tuple[Guard, ...] = ()
+    floor: Volatility = Volatility.STATIC  # volatility that every part inherits: of a guard, or of a loop's list
+    over: Hole | None = None
+    times: int = 1
+    append: bool = False
+
+
+class _Walker:
+    """Collects items; each method takes the governing volatility in front of a part and returns the one behind it."""
+
+    def __init__(self, assumptions: Assumptions, encoding: str) -> None:
+        self.items: list[Item] = []
+        self.longest: dict[int, int] = {}
+        self.assumptions = assumptions
+        self.encoding = encoding
+        self.block: Block | None = None
+        self.block_index = -1
+
+    def add(
+        self,
+        node: Text | Hole | Media | Guard,
+        tokens: int,
+        own: Volatility,
+        before: Volatility,
+        context: _Context,
+        *,
+        append: bool = False,
+    ) -> Volatility:
+        own = max(own, context.floor)
+        governing = max(before, own)
+        kind = self.block.kind if self.block else BlockKind.OTHER
+        self.items.append(
+            Item(
+                len(self.items),
+                node,
+                self.block,
+                self.block_index,
+                kind,
+                tokens,
+                own,
+                governing,
+                context.arms,
+                append,
+                context.over,
+                context.guards,
+            )
+        )
+        return governing
+
+    def blocks(self, nodes: tuple[BlockNode, ...], before: Volatility, context: _Context | None = None) -> Volatility:
+        context = context or _Context()
+        for node in nodes:
+            if isinstance(node, Block):
+                self.block, self.block_index = node, self.block_index + 1
+                if node.growth is not Growth.FIXED and context.over is None:
+                    before = self.grown(node, before, context)
+                else:
+                    before = self.segments(node.segments, before, context)
+                self.block = None
+            elif isinstance(node, BlockChoice):
+                before = self.choice(node.guard, node.arms, before, context)
+            else:
+                self.block, self.block_index = _first_block(node.body), self.block_index + 1
+                before, inner = self.loop(node.over, node.growth, bool(node.body), before, context)
+                self.block = None
+                before = max(before, self.blocks(node.body, before, inner))
+        return before
+
+    def grown(self, block: Block, before: Volatility, context: _Context) -> Volatility:
+        """A block that grows as a whole, a history: its segments show its parts, the growth says how long they live."""
+        if block.growth is not Growth.APPEND:
+            return self.segments(block.segments, before, context)
+        holes = [segment for segment in block.segments if isinstance(segment, Hole)]
+        tokens = self.assumptions.profile.size_of_kind(BlockKind.HISTORY)
+        volatility = max((hole.volatility for hole in holes), default=Volatility.TURN)
+        name = block.name or "history"
+        whole = holes[0] if holes else Hole(name, block.span, volatility, Confidence.MEDIUM, growth=Growth.APPEND)
+        self.add(whole, tokens, Volatility.SESSION, before, context, append=True)
+        return max(before, volatility, Volatility.TURN)
+
+    def segments(self, segments: tuple[Segment, ...], before: Volatility, context: _Context) -> Volatility:
+        for segment in segments:
+            before = self.segment(segment, before, context)
+        return before
+
+    def segment(self, segment: Segment, before: Volatility, context: _Context) -> Volatility:
+        if isinstance(segment, Text):
+            tokens = 0 if context.append else count_tokens(self.encoding, segment.value) * context.times
+            return self.add(segment, tokens, Volatility.STATIC, before, context)
+        if isinstance(segment, Media):
+            tokens = 0 if context.append else (segment.tokens or MEDIA_TOKENS) * context.times
+            return self.add(segment, tokens, segment.volatility, before, context)
+        if isinstance(segment, Hole):
+            return self.hole(segment, before, context)
+        if isinstance(segment, Choice):
+            return self.choice(segment.guard, segment.arms, before, context)
+        before, inner = self.loop(segment.over, segment.growth, bool(segment.body), before, context)
+        return max(before, self.segments(segment.body, before, inner))
+
+    def hole(self, hole: Hole, before: Volatility, context: _Context) -> Volatility:
+        if hole.growth is Growth.APPEND and not context.append:
+            self.add(hole, self.assumptions.profile.size(hole), Volatility.SESSION, before, context, append=True)
+            return max(before, hole.volatility, Volatility.TURN)
+        tokens = 0 if context.append else self.assumptions.profile.size(hole)
+        return self.add(hole, tokens, hole.volatility, before, context)
+
+    def choice(
+        self,
+        guard: Guard,
+        arms: tuple[tuple[Segment, ...], ...] | tuple[tuple[BlockNode, ...], ...],
+        before: Volatility,
+        context: _Context,
+    ) -> Volatility:
+        """All arms one after the other; the longest one stands for the choice in totals."""
+        number = len(self.longest)
+        self.longest[number] = 0
+        before = self.add(guard, 0, guard.volatility, before, context)
+        best = -1
+        after = before
+        for index, arm in enumerate(arms):
+            start = len(self.items)
+            inner = _Context(
+                (*context.arms, (number, index)),
+                (*context.guards, guard),
+                max(context.floor, guard.volatility),
+                context.over,
+                context.times,
+                context.append,
+            )
+            if arm and isinstance(arm[0], Block | BlockChoice | BlockRepeat):
+                behind = self.blocks(arm, before, inner)  # type: ignore[arg-type]
+            else:
+                behind = self.segments(arm, before, inner)  # type: ignore[arg-type]
+            after = max(after, behind)
+            size = sum(item.tokens for item in self.items[start:])
+            if size > best:
+                best, self.longest[number] = size, index
+        return after
+
+    def loop(
+        self, over: Hole, growth: Growth, has_body: bool, before: Volatility, context: _Context
+    ) -> tuple[Volatility, _Context]:
+        """The list of a loop, and the context of its body. A growing history counts as a whole at its list."""
+        append = Growth.APPEND in (growth, over.growth) and over.volatility > Volatility.PROCESS
+        if append and not context.append:
+            self.add(over, self.assumptions.profile.size(over), Volatility.SESSION, before, context, append=True)
+            before = max(before, over.volatility, Volatility.TURN)
+            return before, _Context(context.arms, context.guards, context.floor, over, 1, append=True)
+        tokens = 0 if has_body or context.append else self.assumptions.profile.size(over)
+        before = self.add(over, tokens, over.volatility, before, context)
+        return before, _Context(
+            context.arms,
+            context.guards,
+            max(context.floor, over.volatility),
+            over,
+            context.times * self.assumptions.profile.repeats,
+            context.append,
+        )
+
+
+def _first_block(nodes: tuple[BlockNode, ...]) -> Block | None:
+    for node in nodes:
+        if isinstance(node, Block):
+            return node
+    return None

@@ -1,0 +1,108 @@
+"""Runs every rule's check over a reading, settles precedence, and folds the same fault at several call sites into one finding."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from promptlint.analysis import Assumptions, CallSite, call_sites
+from promptlint.catalog.rules import Rule
+from promptlint.checks.base import Context, Raised, dearest_first
+from promptlint.errors import UserError
+from promptlint.finding import Finding, Note
+from promptlint.ir import Prompt, Reading
+
+__all__ = ["CheckResult", "parameters", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Findings, dearest first, whatever their persona and confidence; and the call sites."""
+
+    findings: tuple[Finding, ...]
+    call_sites: tuple[CallSite, ...]
+
+
+def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -> CheckResult:
+    """All findings of the rules. Filtering by persona, confidence and suppressions is the caller's business.
+
+    Raises UserError for a rule page whose check or params do not fit.
+    """
+    sites = call_sites(reading.prompts, assumptions)
+    context = Context(reading, sites, assumptions)
+    raised: list[tuple[int, Raised]] = []
+    for rule in rules.values():
+        if rule.check:
+            module = _module(rule)
+            found: Iterable[Raised] = module.check(context, rule, parameters(rule))
+            raised.extend((rule.precedence, each) for each in found)
+    prompts = {site.id: site.prompt for site in sites}
+    return CheckResult(tuple(dearest_first(_folded(_settled(raised), prompts))), sites)
+
+
+def parameters(rule: Rule) -> Any:
+    """The page's `params` as the check's own dataclass. Raises UserError when they do not fit."""
+    known = {each.name: each for each in fields(_module(rule).Params)}
+    unknown = sorted(set(rule.params) - set(known))
+    missing = sorted(
+        name
+        for name, each in known.items()
+        if each.default is MISSING and each.default_factory is MISSING and name not in rule.params
+    )
+    if unknown or missing:
+        raise UserError(f"{rule.path}: params of check {rule.check!r}: unknown {unknown}, missing {missing}")
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in rule.params.items()}
+    for name, value in values.items():
+        default = known[name].default
+        if default is not MISSING and type(default) is not type(value):
+            raise UserError(f"{rule.path}: params.{name} should be like {default!r}, not {value!r}")
+    return _module(rule).Params(**values)
+
+
+def _module(rule: Rule) -> ModuleType:
+    try:
+        return _load(rule.check)
+    except ModuleNotFoundError:
+        raise UserError(f"{rule.path}: there is no check {rule.check!r}") from None
+
+
+@cache
+def _load(name: str) -> ModuleType:
+    module = importlib.import_module(f"promptlint.checks.{name}")
+    if not hasattr(module, "Params"):
+        raise ModuleNotFoundError(name)
+    return module
+
+
+def _settled(raised: Iterable[tuple[int, Raised]]) -> list[Finding]:
+    """Where several rules describe one value, the one with the smallest precedence number speaks."""
+    best: dict[Hashable, int] = {}
+    for precedence, each in raised:
+        if each.subject is not None:
+            best[each.subject] = min(precedence, best.get(each.subject, precedence))
+    return [each.finding for precedence, each in raised if each.subject is None or precedence == best[each.subject]]
+
+
+def _folded(findings: Iterable[Finding], prompts: Mapping[str, Prompt]) -> list[Finding]:
+    """One finding for the same fault (rule, place, expression) at several call sites: the dearest; the other sites are related."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.rule, each.span, each.expression), []).append(each)
+    folded = []
+    for group in groups.values():
+        best = max(group, key=lambda each: (each.confidence, each.tokens_lost))
+        related = list(best.related)
+        seen = {best.call_site, ""}
+        for other in group:
+            if other.call_site not in seen:
+                seen.add(other.call_site)
+                prompt = prompts.get(other.call_site)
+                if prompt is not None:
+                    related.append(Note(prompt.span, "also sent here", other.call_site))
+        folded.append(replace(best, related=tuple(related)) if len(related) != len(best.related) else best)
+    return folded
