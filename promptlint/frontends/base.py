@@ -5,6 +5,7 @@ Nothing here parses. `app` creates the `Project`, wires the front ends together 
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ class Project:
     working_directory: Path = field(default_factory=Path.cwd)
     refused: dict[Path, str] = field(default_factory=dict)
     overlay: dict[Path, str] = field(default_factory=dict)  # text that replaces the file's (stdin, an editor's buffer)
+    digests: dict[Path, str] = field(default_factory=dict)  # of the bytes that were read, for caches that must notice a change
     _sources: dict[Path, SourceFile | None] = field(default_factory=dict)
 
     def display(self, path: Path) -> str:
@@ -77,6 +79,7 @@ class Project:
                 self.refused[path] = f"larger than {MAX_FILE_BYTES // 1_000_000} MB"
                 return None
             data = path.read_bytes()
+            self.digests[path] = hashlib.blake2b(data, digest_size=16).hexdigest()
         except OSError as error:
             self.refused[path] = f"cannot be read: {error.strerror or error}"
             return None
