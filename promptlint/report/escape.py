@@ -15,7 +15,9 @@ def printable(text: str, *, keep: str = "") -> str:
     r"""`text` with every unprintable character but those of `keep` written as an escape (`\x1b`, `\u202e`)."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char if char in keep or unicodedata.category(char) not in _UNPRINTABLE else _escape(char) for char in text)
+    return "".join(
+        char if char in keep or unicodedata.category(char) not in _UNPRINTABLE else _escape(char) for char in text
+    )
 
 
 def _escape(char: str) -> str:

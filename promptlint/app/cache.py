@@ -1,0 +1,166 @@
+"""Reports of earlier runs, kept so that a run with nothing changed costs no analysis.
+
+One entry is one report. Its name is a hash of everything that decides the outcome but the contents of files: our own code
+and rules, the settings, the request, the list of files. The entry holds a digest of every file that was read, and serves only while all of them still match;
+so it is the contents that count, never times of modification. Files of more than `MAX_FILE_BYTES` are never read and are compared by size and time.
+
+Parallel runs are safe: an entry is written beside its place and moved there in one step, readable by its owner only. A damaged entry,
+or a folder that cannot be written, costs an analysis and nothing else. An entry holds no more of a prompt than the report does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from promptlint import __version__
+from promptlint.app.discovery import Discovery
+from promptlint.catalog import rules_root
+from promptlint.config import Settings
+from promptlint.frontends.base import MAX_FILE_BYTES, Project
+from promptlint.report import model
+
+if TYPE_CHECKING:
+    from promptlint.app.check import Request
+
+__all__ = ["FOLDER", "Cache", "clear"]
+
+FOLDER = ".promptlint_cache"
+MAX_ENTRIES = 64  # the oldest ones beyond are removed
+_NOT_IN_KEY = frozenset({"cache_dir", "output_format", "fail_on", "source"})
+
+
+class Cache:
+    """The cached report of one request."""
+
+    def __init__(self, settings: Settings, request: Request, discovery: Discovery) -> None:
+        self.folder = settings.cache_dir or settings.root / FOLDER
+        self.path = self.folder / f"check-{_key(settings, request, discovery)}.json"
+        self.overlaid = set(request.overlay or {})
+
+    def load(self) -> model.CheckReport | None:
+        """The report, if every file that it rests on is as it was; None otherwise. Never raises for what the entry holds."""
+        try:
+            data = json.loads(self.path.read_bytes())
+            files = data["files"]
+            if not isinstance(files, dict) or any(_digest(Path(path)) != known for path, known in files.items()):
+                return None
+            return model.load(data["report"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def store(self, report: model.CheckReport, project: Project) -> None:
+        """Keep a report. Nothing happens when the folder cannot be written."""
+        read = set(project.digests) | set(project.refused)
+        files = {str(path): project.digests.get(path) or _digest(path) for path in sorted(read - self.overlaid)}
+        content = json.dumps({"files": files, "report": model.dump(report)}, separators=(",", ":"))
+        with contextlib.suppress(OSError):
+            _prepare(self.folder)
+            _write(self.path, content)
+            _prune(self.folder)
+
+
+def clear(folder: Path) -> int:
+    """Remove every entry of a cache folder; how many there were."""
+    removed = 0
+    for path in folder.glob("check-*.json"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+            removed += 1
+    return removed
+
+
+def _key(settings: Settings, request: Request, discovery: Discovery) -> str:
+    digest = hashlib.sha256()
+    for part in _parts(settings, request, discovery):
+        digest.update(part.encode("utf-8", "surrogatepass"))
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]
+
+
+def _parts(settings: Settings, request: Request, discovery: Discovery) -> Iterator[str]:
+    yield _own_digest()
+    for folder in settings.extra_rules:
+        yield _tree_digest(folder)
+    yield repr([(item.name, getattr(settings, item.name)) for item in fields(settings) if item.name not in _NOT_IN_KEY])
+    yield repr((request.working_directory, request.paths, request.changed))
+    for path, text in sorted((request.overlay or {}).items()):
+        yield f"{path}\0{text}"
+    for item in discovery.listed:
+        yield f"{item.path}\0{item.role}\0{item.given}"
+    for problem in discovery.problems:
+        yield repr(problem)
+
+
+@cache
+def _own_digest() -> str:
+    """Of everything of ours that decides the outcome: version, code, rules, and the Python that runs them."""
+    code = _tree_digest(Path(__file__).resolve().parents[1])
+    return f"{__version__} {sys.version_info[:2]} {code} {_tree_digest(rules_root())}"
+
+
+def _tree_digest(folder: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for base, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith((".py", ".toml", ".md")):
+                path = Path(base, name)
+                digest.update(f"{path.relative_to(folder)}\0".encode())
+                with contextlib.suppress(OSError):
+                    digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _digest(path: Path) -> str:
+    """Of a file's content; of its size and time where it is too large to be read; of its absence."""
+    try:
+        state = path.stat()
+        if state.st_size > MAX_FILE_BYTES:
+            return f"large {state.st_size} {state.st_mtime_ns}"
+        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    except FileNotFoundError:
+        return "absent"
+    except OSError as error:
+        return f"unreadable {error.errno}"
+
+
+def _prepare(folder: Path) -> None:
+    """Create the folder, marked for git and for backup tools as something to leave out."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    (folder / ".gitignore").write_text("*\n", "utf-8")
+    (folder / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", "utf-8")
+
+
+def _write(path: Path, content: str) -> None:
+    """Write beside the place and move there in one step; mkstemp makes the file readable by its owner only."""
+    handle, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def _prune(folder: Path) -> None:
+    entries = []
+    for path in folder.glob("check-*.json"):
+        with contextlib.suppress(OSError):
+            entries.append((path.stat().st_mtime_ns, path))
+    for _, path in sorted(entries)[:-MAX_ENTRIES]:
+        with contextlib.suppress(OSError):
+            path.unlink()
