@@ -1,0 +1,144 @@
+"""Text to token ids, offline. Encodings are loaded on first use: that costs 0.5 to 1 s, so never for `--help`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from promptlint.errors import UserError
+
+__all__ = ["DEFAULT", "EMBEDDED", "Tokenizer", "for_model", "get"]
+
+DEFAULT = "o200k_base"
+EMBEDDED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "llama4", "qwen3")
+
+
+class Tokenizer(Protocol):
+    """`encode` never interprets special tokens that user text spells; `count` is the length of `encode`.
+
+    `special` is the id of a special token by its text, None where the vocabulary has none of that name.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def encode(self, text: str) -> Sequence[int]: ...
+
+    def count(self, text: str) -> int: ...
+
+    def special(self, text: str) -> int | None: ...
+
+
+def _clean(text: str) -> str:
+    """Lone surrogates (half of a \\u pair in broken JSON) have no UTF-8 form; servers replace them, and so do we."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class _Quicktok:
+    """One of the encodings that quicktok-v1 carries (checked against 0.4.0)."""
+
+    def __init__(self, name: str) -> None:
+        import quicktok
+
+        self.name = name
+        self._encoding = quicktok.get_encoding(name)
+
+    def encode(self, text: str) -> Sequence[int]:
+        try:
+            ids: Sequence[int] = self._encoding.encode_ordinary(text)
+        except UnicodeEncodeError:
+            ids = self._encoding.encode_ordinary(_clean(text))
+        return ids
+
+    def count(self, text: str) -> int:
+        return len(self.encode(text))
+
+    def special(self, text: str) -> int | None:
+        ids = self._encoding.encode_with_special_tokens(text)
+        return ids[0] if len(ids) == 1 and self._encoding.is_special_token(ids[0]) else None
+
+
+class _Tiktoken:
+    """An encoding of tiktoken that quicktok lacks. Its tables are fetched at run time, or found in TIKTOKEN_CACHE_DIR."""
+
+    def __init__(self, name: str) -> None:
+        import tiktoken
+
+        self.name = name
+        try:
+            self._encoding = tiktoken.get_encoding(name)
+        except ValueError:
+            raise UserError(f"unknown tokenizer {name!r}; embedded: {', '.join(EMBEDDED)}") from None
+        except Exception as error:
+            raise UserError(
+                f"tokenizer {name!r} needs tables that tiktoken fetches from the network ({type(error).__name__}); "
+                f"set TIKTOKEN_CACHE_DIR, or take one of: {', '.join(EMBEDDED)}"
+            ) from error
+
+    def encode(self, text: str) -> Sequence[int]:
+        return self._encoding.encode_ordinary(text)
+
+    def count(self, text: str) -> int:
+        return len(self._encoding.encode_ordinary(text))
+
+    def special(self, text: str) -> int | None:
+        try:
+            return self._encoding.encode_single_token(text) if text in self._encoding.special_tokens_set else None
+        except KeyError:
+            return None
+
+
+class _Transformers:
+    """A tokenizer of transformers, from a local directory or the hub (the extra `hf`)."""
+
+    def __init__(self, name: str) -> None:
+        try:
+            import transformers
+        except ImportError:
+            raise UserError(f"tokenizer {name!r}: install promptlint-cache[hf] to load it") from None
+        try:
+            self.inner = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [""])[0]
+            raise UserError(f"tokenizer {name!r} cannot be loaded: {reason[:200]}") from error
+        self.name = name
+
+    def encode(self, text: str) -> Sequence[int]:
+        ids: Sequence[int] = self.inner.encode(text, add_special_tokens=False, split_special_tokens=True)
+        return ids
+
+    def count(self, text: str) -> int:
+        return len(self.encode(text))
+
+    def special(self, text: str) -> int | None:
+        ids = self.inner.convert_tokens_to_ids([text])
+        return ids[0] if ids and ids[0] is not None and ids[0] != self.inner.unk_token_id else None
+
+
+@cache
+def get(name: str = DEFAULT) -> Tokenizer:
+    """The tokenizer of that name: an embedded one, one of tiktoken's, a directory or a model of the hub. Raises UserError when there is none."""
+    if name in EMBEDDED:
+        return _Quicktok(name)
+    if Path(name).is_dir() or "/" in name:
+        return _Transformers(name)
+    return _Tiktoken(name)
+
+
+_FAMILIES = (
+    ("gpt-oss", "o200k_harmony"), ("gpt-4o", "o200k_base"), ("gpt-4.1", "o200k_base"), ("gpt-4.5", "o200k_base"), ("gpt-4", "cl100k_base"),
+    ("gpt-3.5", "cl100k_base"), ("text-embedding-3", "cl100k_base"), ("gpt-", "o200k_base"), ("chatgpt", "o200k_base"), ("o1", "o200k_base"),
+    ("o3", "o200k_base"), ("o4", "o200k_base"), ("llama-3", "llama3"), ("llama3", "llama3"), ("llama-4", "llama4"), ("llama4", "llama4"),
+    ("qwen3", "qwen3"), ("qwen2.5", "qwen3"), ("qwen", "qwen3"), ("qwq", "qwen3"),
+)  # fmt: skip
+
+
+def for_model(model: str) -> str:
+    """Name of the embedded tokenizer of a model, by the family in its name; `DEFAULT` where the family is not known or not public."""
+    name = model.lower().rpartition("/")[2]
+    for family, tokenizer in _FAMILIES:
+        if name.startswith(family) or (len(family) > 2 and f"-{family}" in name):
+            return tokenizer
+    return DEFAULT

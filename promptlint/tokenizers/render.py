@@ -1,0 +1,100 @@
+"""Messages to rendered text: what a model sees of tools, system text and messages, as runs that are tokenised one by one.
+
+Modes: `plain-tags` (a documented neutral rendering, for comparisons), the chat templates of `templates.py`, and `provider` (an
+approximation of a closed provider's rendering: the documented order, with role tags of a plausible size).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from promptlint.tokenizers.segments import Run
+
+__all__ = ["Conversation", "Rendered", "Renderer", "compact", "content_text", "plain_tags"]
+
+
+def compact(value: Any) -> str:
+    """Compact JSON: separators `,` and `:`, not ASCII-escaped, key order kept."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a request sends, in the shape of its body. `answer` is the message that came back, where it is known."""
+
+    messages: Sequence[Any]
+    tools: Sequence[Any] | None = None
+    system: Any = None
+    answer: Any = None
+
+
+@dataclass(slots=True)
+class Rendered:
+    """The prompt as runs, and what enters the cache behind it.
+
+    `prompt` ends with the generation prompt. `answer` continues it: the tokens that the model produced, its stop token included. `stored`
+    replaces both, where what is cached afterwards is not the prompt plus the answer.
+    """
+
+    prompt: list[Run] = field(default_factory=list)
+    answer: list[Run] = field(default_factory=list)
+    stored: list[Run] | None = None
+
+
+class Renderer(Protocol):
+    """Renders a conversation. Raises ValueError for one that the format cannot express."""
+
+    def __call__(self, conversation: Conversation) -> Rendered: ...
+
+
+def content_text(content: Any) -> str:
+    """The text of a message's content: texts as they are, parts joined, anything else as compact JSON."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(_part_text(part) for part in content)
+    return compact(content)
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping):
+        text = part.get("text")
+        if isinstance(text, str):
+            return text
+        if part.get("type") == "tool_result":
+            return content_text(part.get("content"))
+    return compact(part)
+
+
+def plain_tags(conversation: Conversation) -> Rendered:
+    """The render mode `plain-tags`.
+
+    The compact JSON of the tools and a line feed; each message as `<|role|>`, line feed, content (a list: its compact JSON), the compact
+    JSON of `tool_calls` if any, line feed, `<|end|>`, line feed; a prompt ends with `<|assistant|>` and a line feed. Each of these is one run. What
+    enters the cache is the prompt without its ending, and the answer as a message.
+    """
+    runs: list[Run] = []
+    if conversation.tools:
+        runs.append(compact(conversation.tools) + "\n")
+    if conversation.system is not None:
+        runs.append(_tagged({"role": "system", "content": conversation.system}))
+    runs.extend(_tagged(message) for message in conversation.messages)
+    stored = None
+    if conversation.answer is not None:
+        answer = conversation.answer
+        stored = [*runs, _tagged(answer if isinstance(answer, Mapping) else {"role": "assistant", "content": answer})]
+    return Rendered([*runs, "<|assistant|>\n"], [], stored)
+
+
+def _tagged(message: Any) -> str:
+    content = message.get("content")
+    text = content if isinstance(content, str) else "" if content is None else compact(content)
+    calls = message.get("tool_calls")
+    return f"<|{message.get('role')}|>\n{text}{compact(calls) if calls else ''}\n<|end|>\n"

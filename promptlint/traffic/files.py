@@ -1,0 +1,151 @@
+"""Inputs as streams: a file, a folder or standard input, plain, gzip or zstd, without ever holding more than one line.
+
+Damage stays where it is: a truncated archive gives every line up to the break and then one problem; a line that is too long is
+named and skipped; a folder with one unreadable file gives all the others.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from promptlint.errors import UserError
+
+__all__ = ["MAX_DOCUMENT", "MAX_LINE", "Broken", "Line", "Source", "lines", "sources"]
+
+MAX_LINE = 64 << 20
+"""Bytes of the longest line that is read: a request with images inlined stays below, a log without line ends does not."""
+MAX_DOCUMENT = 512 << 20
+"""Bytes of the largest file that has to be read whole (a JSON array, a YAML cassette)."""
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+class Broken(Exception):  # noqa: N818 - an answer about the input
+    """The stream cannot be read any further. The text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end. `data` is None where the line is longer than `MAX_LINE`."""
+
+    number: int
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One input file. `name` is what messages print; `path` is None for standard input. `named`: given by the user, not found in a folder."""
+
+    name: str
+    path: Path | None
+    named: bool = True
+
+    def open(self) -> BinaryIO:
+        """The decompressed bytes. Raises Broken when the file cannot be opened, or needs a decompressor that is not there."""
+        try:
+            raw: IO[bytes] = sys.stdin.buffer if self.path is None else self.path.open("rb")
+        except OSError as error:
+            raise Broken(error.strerror or str(error)) from error
+        stream = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
+        try:
+            magic = stream.peek(4)[:4]
+        except OSError as error:
+            raise Broken(error.strerror or str(error)) from error
+        if magic[:2] == _GZIP:
+            return io.BufferedReader(gzip.GzipFile(fileobj=stream, mode="rb"), 1 << 16)
+        if magic == _ZSTD:
+            return io.BufferedReader(_zstd(stream), 1 << 16)
+        return stream
+
+
+def _zstd(stream: IO[bytes]) -> IO[bytes]:
+    try:
+        import zstandard
+    except ImportError:
+        raise Broken("zstd: install promptlint-cache[zstd] to read it") from None
+    reader: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    return reader
+
+
+def _faults() -> tuple[type[BaseException], ...]:
+    """What reading a damaged stream may raise."""
+    faults: tuple[type[BaseException], ...] = (OSError, EOFError, zlib.error)
+    zstandard = sys.modules.get("zstandard")
+    return (*faults, zstandard.ZstdError) if zstandard is not None else faults
+
+
+def sources(paths: Iterable[str | Path]) -> Iterator[Source]:
+    """The input files of the given paths: `-` is standard input, a folder stands for its files in name order (hidden ones left out).
+
+    Raises UserError for a path that does not exist.
+    """
+    for given in paths:
+        if str(given) == "-":
+            yield Source("<stdin>", None)
+            continue
+        path = Path(given)
+        if path.is_dir():
+            for folder, below, names in os.walk(path):
+                below[:] = sorted(name for name in below if not name.startswith("."))
+                for name in sorted(names):
+                    if not name.startswith("."):
+                        file = Path(folder, name)
+                        yield Source(file.as_posix(), file, named=False)
+        elif path.exists():
+            yield Source(str(given), path)
+        else:
+            raise UserError(f"{given}: no such file")
+
+
+def lines(stream: BinaryIO, *, first: int = 1, limit: int = MAX_LINE) -> Iterator[Line]:
+    """The lines of a stream, numbered from `first`. Raises Broken where the stream is damaged, after all lines before the damage."""
+    number = first
+    while True:
+        try:
+            data = stream.readline(limit + 1)
+        except _faults() as error:
+            raise Broken(_reason(error)) from error
+        if not data:
+            return
+        if len(data) > limit and not data.endswith(b"\n"):
+            yield Line(number, None)
+            _skip_line(stream)
+        else:
+            yield Line(number, data.rstrip(b"\r\n"))
+        number += 1
+
+
+def _skip_line(stream: BinaryIO) -> None:
+    while True:
+        try:
+            data = stream.readline(1 << 20)
+        except _faults() as error:
+            raise Broken(_reason(error)) from error
+        if not data or data.endswith(b"\n"):
+            return
+
+
+def read_whole(stream: BinaryIO, limit: int = MAX_DOCUMENT) -> bytes:
+    """All bytes that are left. Raises Broken for more than `limit`, or damage."""
+    try:
+        data = stream.read(limit + 1)
+    except _faults() as error:
+        raise Broken(_reason(error)) from error
+    if len(data) > limit:
+        raise Broken(f"larger than {limit >> 20} MB: this format has to be read whole")
+    return data
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, EOFError):
+        return "compressed file is truncated"
+    return f"damaged: {error}"
