@@ -11,7 +11,20 @@ from promptlint.catalog import load_toml, toml_files
 from promptlint.errors import UserError
 from promptlint.ir import BlockKind
 
-__all__ = ["Argument", "Convention", "Generic", "Hook", "Instance", "MessageClass", "Option", "Package", "Sdk", "Sink", "TemplateClass", "load_sdk"]
+__all__ = [
+    "Argument",
+    "Convention",
+    "Generic",
+    "Hook",
+    "Instance",
+    "MessageClass",
+    "Option",
+    "Package",
+    "Sdk",
+    "Sink",
+    "TemplateClass",
+    "load_sdk",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +33,8 @@ class Argument:
 
     `block` is a kind, or "by-role" when each element says it by its role; "ignore" takes part in nothing. `each` selects the elements, `role` the
     role within one, `text` the places of text within one. Paths: `.key`, `[*]` each element, `**` anywhere, "" itself.
-    `position` is the 0-based place among the positional arguments, None for keyword only.
+    `position` is the 0-based place among the positional arguments, None for keyword only; where two rows claim one, the first has it. With
+    "by-role" a bare string is one user message.
     """
 
     name: str
@@ -36,13 +50,16 @@ class Instance:
     """A type and the calls that make one. `made_by` are dotted names, with `()` for a call: "anthropic.Anthropic()"."""
 
     type: str
-    made_by: tuple[str, ...]
+    made_by: tuple[str, ...]  # a class stands for annotations with it, too
     attributes: dict[str, str] = field(default_factory=dict, hash=False)  # attribute name -> type
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A call that sends a prompt. `call` holds "Type.method.path" (a type of an [[instance]] row) or a dotted function."""
+    """A call that sends a prompt. `call` holds "Type.method.path" (a type of an [[instance]] row) or a dotted function.
+
+    The constructor of an agent is a sink with `history = "object"`: it fixes system text and tools, and its conversation grows behind them.
+    """
 
     call: tuple[str, ...]
     package: str
@@ -125,7 +142,7 @@ class Convention:
 class Generic:
     """A method name with the argument shape that counts as a sink on a receiver of unknown type, at medium confidence.
 
-    `receiver` are words one of which must occur in the receiver's last name ("llm", "client", "model"); empty means any receiver. `requires`: arguments of which
+    `receiver` are words one of which must occur in the receiver's last name ("llm", "client"; "chat model": both, next to each other); empty means any receiver. `requires`: arguments of which
     one must be present, by keyword or position.
     """
 
@@ -175,7 +192,14 @@ def _arguments(rows: dict[str, Any], where: Path) -> tuple[Argument, ...]:
         if block not in {"by-role", "ignore", *(kind.value for kind in BlockKind)}:
             raise UserError(f"{where}: args.{name}: unknown block {block!r}")
         arguments.append(
-            Argument(name, block, row.get("position"), row.get("each", ""), row.get("role", ""), _strings(row.get("text", "")))
+            Argument(
+                name,
+                block,
+                row.get("position"),
+                row.get("each", ""),
+                row.get("role", ""),
+                _strings(row.get("text", "")),
+            )
         )
     return tuple(arguments)
 
@@ -229,7 +253,9 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
                 )
                 sinks.update(dict.fromkeys(sink.call, sink))
             for row in data.get("message", ()):
-                message = MessageClass(_strings(row["call"]), row["role"], row.get("text", "content"), row.get("position", 0))
+                message = MessageClass(
+                    _strings(row["call"]), row["role"], row.get("text", "content"), row.get("position", 0)
+                )
                 messages.update(dict.fromkeys(message.call, message))
             for row in data.get("template", ()):
                 template = TemplateClass(
@@ -258,11 +284,23 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
                     options[call] = (*options.get(call, ()), option)
             for row in data.get("hook", ()):
                 hooks.append(
-                    Hook(_strings(row["base"]), _strings(row["method"]), row["edits"], row.get("volatility", "turn"), row.get("note", ""))
+                    Hook(
+                        _strings(row["base"]),
+                        _strings(row["method"]),
+                        row["edits"],
+                        row.get("volatility", "turn"),
+                        row.get("note", ""),
+                    )
                 )
             for row in data.get("convention", ()):
                 conventions.append(
-                    Convention(row["glob"], package, row.get("syntax", "format"), _strings(row.get("fields")), row.get("note", ""))
+                    Convention(
+                        row["glob"],
+                        package,
+                        row.get("syntax", "format"),
+                        _strings(row.get("fields")),
+                        row.get("note", ""),
+                    )
                 )
             for row in data.get("generic", ()):
                 generics.append(
@@ -278,5 +316,14 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: a row does not fit: {error!r}") from error
     return Sdk(
-        tuple(packages), instances, constructors, sinks, messages, templates, options, tuple(hooks), tuple(conventions), tuple(generics)
+        tuple(packages),
+        instances,
+        constructors,
+        sinks,
+        messages,
+        templates,
+        options,
+        tuple(hooks),
+        tuple(conventions),
+        tuple(generics),
     )
