@@ -183,14 +183,15 @@ def steady_state(
         raise UserError(f"hit rate {hit_rate:g}: a share between 0 and 1 is expected")
     if concurrency < 1:
         raise UserError(f"concurrency {concurrency:g}: at least one request at a time is expected")
-    cached = prompt * hit_rate
-    new = max(1.0, prompt - cached)
+    new = max(1.0, prompt * (1.0 - hit_rate))  # the last token is always computed
+    cached = prompt - new
     shared = cached if shared_tokens is None else shared_tokens
     fits = (pool_tokens - shared) / (new + output)
-    if fits < 1:
+    if fits < 1 - 1e-6:  # float slack: what fits without a cache fits with one
         raise UserError(
             f"one request of {prompt + output:,.0f} tokens does not fit into a pool of {pool_tokens:,.0f} tokens"
         )
+    fits = max(1.0, fits)
     batch = min(MAX_BATCH, concurrency, fits)
     bound_by = "pool" if batch == fits else "concurrency" if batch == concurrency else "engine"
     prefill = cost.prefill_share(new, cached, batch)
