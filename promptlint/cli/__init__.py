@@ -30,7 +30,7 @@ _PIPE_CLOSED = 141  # 128 + SIGPIPE
 class LazyGroup(click.Group):
     """A group whose commands are the modules beside this file."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         """Names of the commands, sorted; nothing is imported."""
         names = (name.removesuffix(".py") for name in os.listdir(_FOLDER) if name.endswith(".py"))  # noqa: PTH208  # as above
         return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
@@ -45,7 +45,9 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the nearest name added to the complaint about an unknown command."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
@@ -76,7 +78,9 @@ class LazyGroup(click.Group):
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         sys.exit(self._status(args, prog_name, complete_var, extra))
 
-    def _status(self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]) -> int:
+    def _status(
+        self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
+    ) -> int:
         try:
             result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
@@ -97,7 +101,10 @@ class LazyGroup(click.Group):
             import traceback
 
             traceback.print_exc()
-            click.echo(f"promptlint: error: this is a bug in promptlint {__version__}; please report it with the lines above", err=True)
+            click.echo(
+                f"promptlint: error: this is a bug in promptlint {__version__}; please report it with the lines above",
+                err=True,
+            )
             return 2
         return result if isinstance(result, int) else 0
 

@@ -1,0 +1,143 @@
+"""Lint Python, Jinja and prompt files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from promptlint.cli._common import emit, foreign_owners, settings_of, settings_options, use_color, warn
+from promptlint.config import FORMATS
+from promptlint.errors import UserError
+from promptlint.finding import SEVERITIES
+
+_STDIN = Path("-")
+
+
+@click.command("check")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@settings_options
+@click.option("--output-format", type=click.Choice(FORMATS), help="How findings are written (full).")
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write findings there instead of stdout.",
+)
+@click.option(
+    "--color", type=click.Choice(("auto", "always", "never")), default="auto", help="Colours in full and concise."
+)
+@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Least severity that makes the exit status 1 (low).")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 in spite of findings.")
+@click.option("--changed", is_flag=True, help="The paths are what changed: report what passes through them, too.")
+@click.option(
+    "--stdin-filename",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Name of the text that `-` reads from stdin.",
+)
+@click.option("--statistics", is_flag=True, help="Count findings and tokens lost by rule.")
+@click.option("--show-files", is_flag=True, help="List what is read and what is not, and why.")
+@click.option("--show-settings", is_flag=True, help="Print the settings in force.")
+def command(paths: tuple[Path, ...], **given: Any) -> int:
+    """Lint Python, Jinja and prompt files for what breaks a prompt's cacheable prefix.
+
+    PATHS are files and folders, or `-` for stdin; the current folder by default. Exit status: 0 nothing at or above --fail-on,
+    1 findings, 2 the arguments, the configuration or every input was unusable.
+    """
+    from promptlint.app.check import Request, check
+
+    paths, overlay = _stdin(paths or (Path(),), given.pop("stdin_filename"))
+    no_cache = given.pop("no_cache")
+    settings = settings_of(paths[0], given)
+    request = Request(paths, Path.cwd(), overlay, given["changed"])
+    form = given["output_format"] or settings.output_format
+    output = given["output_file"]
+    if given["show_settings"]:
+        emit(_settings_text(settings), output)
+        return 0
+    if given["show_files"]:
+        emit(_files_text(settings, request), output)
+        return 0
+    others = foreign_owners()
+    if others:
+        warn([f"{', '.join(others)} also installs the package `promptlint`; uninstall one of them"])
+    report = check(settings, request, use_cache=not no_cache and not overlay)
+    warn([f"{item.path}:{item.line}: {item.reason}" for item in report.unsupported])
+    if given["statistics"]:
+        from promptlint.report.text import statistics
+
+        emit(statistics(report), output)
+    else:
+        from promptlint.report import render
+
+        emit(render(report, form, color=use_color(given["color"], output)), output)
+    if report.unusable:
+        raise UserError("no given file could be read")
+    return int(report.fails(given["fail_on"] or settings.fail_on) and not given["exit_zero"])
+
+
+def _stdin(paths: tuple[Path, ...], name: Path | None) -> tuple[tuple[Path, ...], dict[Path, str]]:
+    """`-` as a path replaced by the name of stdin's text, and that text by absolute path."""
+    from promptlint.app.discovery import absolute
+
+    if _STDIN not in paths:
+        if name is not None:
+            raise UserError("--stdin-filename needs `-` as a path")
+        return paths, {}
+    name = name or Path("stdin.py")
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError("stdin: not valid UTF-8 text") from None
+    return tuple(name if path == _STDIN else path for path in paths), {absolute(name): text}
+
+
+def _settings_text(settings: Any) -> str:
+    from promptlint.config import key_of, options
+
+    lines = [f"project root: {settings.root}", f"configuration: {settings.source or 'none'}"]
+    for item in options():
+        value = getattr(settings, item.name)
+        if item.name == "min_confidence":
+            value = settings.confidence
+        lines.append(f"{key_of(item)} = {_toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it, closely enough to be read."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        if value and isinstance(value[0], tuple):
+            return "{ " + ", ".join(f'"{pattern}" = {_toml(rules)}' for pattern, rules in value) + " }"
+        return "[" + ", ".join(_toml(entry) for entry in value) + "]"
+    return "(default)" if value is None else f'"{value}"'
+
+
+def _files_text(settings: Any, request: Any) -> str:
+    """Every file of the walk with its role or the reason why it is left out, and counts."""
+    import os
+    from collections import Counter
+
+    from promptlint.app.check import find
+    from promptlint.report.escape import printable
+
+    discovery = find(settings, request)
+    rows = []
+    for item in discovery.listed:
+        role = item.role if item.given or item.role == "skipped" else "context"
+        rows.append((os.path.relpath(item.path, request.working_directory), role, item.why))
+    lines = [f"{printable(path)}: {role} ({why})" for path, role, why in rows]
+    roles = Counter(role if role != "skipped" else f"skipped, {why}" for _, role, why in rows)
+    lines += [
+        "",
+        f"project root: {discovery.root}",
+        *(f"{number:>6}  {role}" for role, number in sorted(roles.items())),
+    ]
+    lines += [f"warning: {printable(problem.path)}: {problem.reason}" for problem in discovery.problems]
+    return "\n".join(lines) + "\n"
