@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["printable"]
+__all__ = ["markdown", "printable"]
 
 # Cc: controls (escape sequences begin with one). Cf: invisible formatting, among it the bidirectional overrides that make
 # code read differently from what it is. Cs: lone surrogates, which no encoding can print. Zl, Zp: line ends in disguise.
@@ -27,3 +27,20 @@ def _escape(char: str) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+# Everything that can begin markup in GitHub's Markdown, in HTML, in a table, or in a link that is made from bare text.
+_MARKUP = frozenset("\\`*_{}[]()<>#+-.!|~&@:/\"'$^=")
+
+
+def markdown(text: str) -> str:
+    """`text` as Markdown that renders as exactly these characters. A mention or issue reference is broken by an invisible space, because
+    GitHub looks for those in the rendered text, where an entity no longer protects.
+    """
+    return "".join(_entity(char) for char in printable(text))
+
+
+def _entity(char: str) -> str:
+    if char not in _MARKUP:
+        return char
+    return f"&#{ord(char)};&#8203;" if char in "@#" else f"&#{ord(char)};"
