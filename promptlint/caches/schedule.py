@@ -1,0 +1,134 @@
+"""What a scheduler is, and the two ways to drive one: a closed loop, and by arrival times.
+
+A scheduler serves many requests at once over one cache. It advances in steps, as the engines do: a step is one forward
+pass of the model. Drivers decide when a request arrives and what a step costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from promptlint.caches.request import Outcome, Request
+
+__all__ = ["ConstantRate", "Finished", "Scheduler", "ServiceTime", "Step", "closed_loop", "paced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A request that left the scheduler.
+
+    `arrival`, `first_token` and `end` are seconds on the driver's clock; 0 in a closed loop, which has no clock.
+    """
+
+    request: Request
+    outcome: Outcome
+    arrival: float = 0.0
+    first_token: float = 0.0
+    end: float = 0.0
+
+
+@dataclass(slots=True)
+class Step:
+    """One forward pass.
+
+    Attributes:
+        prefill_tokens: prompt tokens computed in it, without cached ones.
+        context_tokens: tokens that those prefills could attend to in the cache.
+        decodes: requests that produced a token other than their first.
+        decode_context: tokens in the caches of those requests.
+        first_tokens: requests whose first token it produced.
+        finished: requests that it completed, or that can never be served.
+    """
+
+    prefill_tokens: int = 0
+    context_tokens: int = 0
+    decodes: int = 0
+    decode_context: int = 0
+    first_tokens: list[Request] = field(default_factory=list)
+    finished: list[Finished] = field(default_factory=list)
+
+
+class Scheduler(Protocol):
+    """An engine's scheduler over its cache. `stats` counts what happened, by name."""
+
+    stats: dict[str, int]
+
+    @property
+    def backlog(self) -> int:
+        """Requests that count against the window of a closed loop."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing runs."""
+
+    def add(self, request: Request) -> None:
+        """A request arrives. Its id must be unique among the live ones."""
+
+    def step(self) -> Step:
+        """One forward pass; only while not idle."""
+
+
+ServiceTime = Callable[[Step], float]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantRate:
+    """A stand-in for a cost model: prefill at a constant rate, a constant time per decode step, nothing else.
+
+    Attributes:
+        prefill_rate: tokens a second.
+        decode_time: seconds for one token of every running request.
+    """
+
+    prefill_rate: float = 20_000.0
+    decode_time: float = 0.02
+
+    def __call__(self, step: Step) -> float:
+        return step.prefill_tokens / self.prefill_rate + (self.decode_time if step.decodes else 0.0)
+
+
+def closed_loop(scheduler: Scheduler, requests: Iterable[Request], window: int) -> Iterator[Finished]:
+    """Keep `window` requests in the scheduler until the traffic ends; yields them as they finish."""
+    feed = iter(requests)
+    dry = False
+    while True:
+        while not dry and scheduler.backlog < window:
+            request = next(feed, None)
+            if request is None:
+                dry = True
+                break
+            scheduler.add(request)
+        if scheduler.idle:
+            return
+        yield from scheduler.step().finished
+
+
+def paced(scheduler: Scheduler, requests: Iterable[Request], service_time: ServiceTime) -> Iterator[Finished]:
+    """Let requests arrive at their timestamps, in time order; each step takes what `service_time` says.
+
+    The clock starts at the first arrival. A request that comes out of order arrives at once.
+    """
+    feed = iter(requests)
+    waiting = next(feed, None)
+    if waiting is None:
+        return
+    start = clock = waiting.timestamp
+    arrived: dict[object, float] = {}
+    first: dict[object, float] = {}
+    while waiting is not None or not scheduler.idle:
+        if scheduler.idle and waiting is not None and waiting.timestamp > clock:
+            clock = waiting.timestamp
+        while waiting is not None and waiting.timestamp <= clock:
+            arrived[waiting.id] = min(max(waiting.timestamp, start), clock)
+            scheduler.add(waiting)
+            waiting = next(feed, None)
+        step = scheduler.step()
+        clock += service_time(step)
+        for request in step.first_tokens:
+            first.setdefault(request.id, clock)
+        for done in step.finished:
+            yield Finished(
+                done.request, done.outcome, arrived.pop(done.request.id), first.pop(done.request.id, clock), clock
+            )
