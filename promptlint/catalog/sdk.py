@@ -100,29 +100,46 @@ class TemplateClass:
     role: str | None = None
     fill: tuple[str, ...] = ("format",)
     partial: tuple[str, ...] = ("partial",)
+    parts: tuple[
+        str, ...
+    ] = ()  # arguments that are rendered one behind the other, where `text` is only the first of them
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An argument that makes a framework put something into the prompt: `Agent(add_datetime_to_context=True)`."""
+    """An argument that makes a framework put something into the prompt, or take something out: `Agent(add_datetime_to_context=True)`.
+
+    `argument` is "" where the call itself switches it on (a window memory). `source`: a kind of origin as in rules/sources, or what is done to the
+    conversation: "window" (only the newest messages are sent), "summary" (older ones are replaced by a summary), "rewrite" (older ones change),
+    "handoff" (the same conversation goes on under another system text and tools), "hook" (user code may edit it). `position`: "start", "end", or the name
+    of the argument behind whose text it stands. `unless`: literal arguments with which it does nothing. `format`: the argument whose strftime format
+    decides how coarse a clock is.
+    """
 
     call: tuple[str, ...]
     argument: str
     value: str  # "true", "any", or a literal
-    source: str  # kind of origin, as in rules/sources; "window" for a cut history
+    source: str
     block: str
-    position: str = "end"  # start, end
+    position: str = "end"
     volatility: str = "request"
     note: str = ""
+    unless: tuple[tuple[str, object], ...] = ()
+    format: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A base class and method through which user code edits the system text, the messages or the tools of each request."""
+    """A base class and method through which user code edits the system text, the messages or the tools of each request.
+
+    `method` "@" says that `base` is a decorator of a function; a base "@TYPE" that the decorator is a method of an instance of that type; "__doc__" that
+    the class docstring is the text. `edits`: system (the function's result is the system text), messages (it returns or changes the state's messages),
+    request (any part), state (it adds to its first argument).
+    """
 
     base: tuple[str, ...]
     method: tuple[str, ...]
-    edits: str  # system, messages, tools, request
+    edits: str
     volatility: str = "turn"
     note: str = ""
 
@@ -267,6 +284,7 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
                     row.get("role"),
                     _strings(row.get("fill", "format")),
                     _strings(row.get("partial", "partial")),
+                    _strings(row.get("parts")),
                 )
                 templates.update(dict.fromkeys(template.call, template))
             for row in data.get("option", ()):
@@ -279,6 +297,8 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
                     row.get("position", "end"),
                     row.get("volatility", "request"),
                     row.get("note", ""),
+                    tuple(row.get("unless", {}).items()),
+                    row.get("format", ""),
                 )
                 for call in option.call:
                     options[call] = (*options.get(call, ()), option)

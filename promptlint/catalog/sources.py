@@ -16,7 +16,8 @@ __all__ = ["Barrier", "Flow", "Source", "Sources", "load_sources", "volatility"]
 @dataclass(frozen=True, slots=True)
 class Source:
     """A call or attribute whose value changes. `kind` is an origin kind of the IR; `result`: scalar, sequence, mapping, or "argument" when the call
-    changes its first argument in place (`random.shuffle`).
+    changes its first argument in place (`random.shuffle`). The kinds hub, remote-tools and database say that the value lives elsewhere: no
+    fault, but an entry in `unresolved`.
     """
 
     call: tuple[str, ...]
