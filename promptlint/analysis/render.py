@@ -34,7 +34,6 @@ __all__ = ["Item", "Rendered", "render"]
 MEDIA_TOKENS = 800
 """Expected size of an image whose provider formula is unknown: a 1024 x 1024 picture is 765 tokens by OpenAI's tile formula (2026-11)."""
 
-# The sentinel block of values that stand between blocks (the guard of a block that may be absent, the list that a block repeats over).
 _Arms = tuple[tuple[int, int], ...]
 
 
@@ -46,6 +45,7 @@ class Item:
     append-only history, whose old part is sent again unchanged. `governing` is the highest volatility at or before it: what must be equal for the
     part to be reused. `tokens` are expected tokens; 0 for guards and for the list of a loop whose body is shown. `arms` are the
     (choice, arm) pairs that it stands in. `append`: an append-only history. `over`: the loop's list, for parts of a loop's body.
+    `choice`: for a guard, the number of the choice that it decides.
     """
 
     index: int
@@ -60,6 +60,7 @@ class Item:
     append: bool = False
     over: Hole | None = None
     guards: tuple[Guard, ...] = ()
+    choice: int = -1
 
     @property
     def span(self) -> Span:
@@ -186,6 +187,7 @@ class _Walker:
         context: _Context,
         *,
         append: bool = False,
+        choice: int = -1,
     ) -> Volatility:
         own = max(own, context.floor)
         governing = max(before, own)
@@ -204,6 +206,7 @@ class _Walker:
                 append,
                 context.over,
                 context.guards,
+                choice,
             )
         )
         return governing
@@ -275,7 +278,7 @@ class _Walker:
         """All arms one after the other; the longest one stands for the choice in totals."""
         number = len(self.longest)
         self.longest[number] = 0
-        before = self.add(guard, 0, guard.volatility, before, context)
+        before = self.add(guard, 0, guard.volatility, before, context, choice=number)
         best = -1
         after = before
         for index, arm in enumerate(arms):

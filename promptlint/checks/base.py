@@ -12,7 +12,7 @@ from promptlint.finding import SEVERITIES, Finding, Note
 from promptlint.ir import BlockKind, Confidence, Reading, Step, Volatility
 from promptlint.source import Span
 
-__all__ = ["Context", "Raised", "dearest_first", "finding", "notes", "severity"]
+__all__ = ["Context", "Raised", "dearest_first", "finding", "notes", "severity", "short"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +99,9 @@ def finding(
 def dearest_first(findings: Iterable[Finding]) -> list[Finding]:
     """Most tokens lost first, then by place."""
     return sorted(findings, key=lambda each: (-each.tokens_lost, each.span, each.rule))
+
+
+def short(expression: str, width: int = 48) -> str:
+    """An expression in one line that a message can hold."""
+    line = " ".join(expression.split())
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -1,0 +1,67 @@
+"""Text that is there in some requests and absent in others, ahead of text that lives longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from promptlint.analysis import CallSite, Item, cost_of
+from promptlint.catalog.rules import Rule
+from promptlint.checks.base import Context, Raised, finding, short
+from promptlint.ir import Confidence, Guard, Hole, Step, Volatility
+
+__all__ = ["Params", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Guards below `min_volatility` are configuration; a guard on the state of the machine counts whatever its volatility."""
+
+    min_tokens_behind: int = 32
+    min_volatility: str = "tenant"
+
+
+def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
+    """A finding for each choice whose arms differ and whose guard changes."""
+    least = Volatility[params.min_volatility.upper()]
+    for site in context.sites:
+        for item in site.rendered.items:
+            guard = item.node
+            if not isinstance(guard, Guard) or _is_explained(site, item):
+                continue
+            volatility = min(guard.volatility, Volatility.SESSION) if guard.latched else guard.volatility
+            host = any(origin.kind == "host" for origin in guard.origins)
+            if volatility < least and not (host and volatility is Volatility.PROCESS):
+                continue
+            cost = cost_of(site.rendered, item, volatility)
+            if cost.behind < params.min_tokens_behind:
+                continue
+            yield Raised(
+                finding(
+                    rule,
+                    context,
+                    guard.span,
+                    f"text depends on `{short(guard.expression)}`, ahead of {cost.behind} tokens that live longer",
+                    confidence=guard.confidence,
+                    cost=cost,
+                    site=site,
+                    expression=guard.expression,
+                    volatility=volatility,
+                    block=item.kind,
+                    trace=[Step(origin.span, "decided by this value") for origin in guard.origins],
+                ),
+                subject=(site.id, item.index, "other"),
+            )
+
+
+def _is_explained(site: CallSite, guard_item: Item) -> bool:
+    """Whether an arm holds a value that changes as often as the guard: then that value is the fault, and the guard only asks for it."""
+    guard = guard_item.node
+    assert isinstance(guard, Guard)
+    for item in site.rendered.items[guard_item.index + 1 :]:
+        if all(choice != guard_item.choice for choice, _ in item.arms):
+            break
+        node = item.node
+        if isinstance(node, Hole) and node.volatility >= guard.volatility and node.confidence >= Confidence.MEDIUM:
+            return True
+    return False

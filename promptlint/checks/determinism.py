@@ -1,0 +1,70 @@
+"""Parts whose content is the same and whose order is not: sets, directory listings, unsorted JSON, shuffled examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from promptlint.analysis import CallSite, Item, cost_of, tokens_behind
+from promptlint.catalog.rules import Rule
+from promptlint.checks.base import Context, Raised, finding, short
+from promptlint.checks.volatile_in_prefix import origins_of
+from promptlint.ir import Hole, Origin, Volatility
+
+__all__ = ["Params", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """`sources`: kinds of origin. `in_template`: "any", "only" (the order arises in a template) or "never"."""
+
+    sources: tuple[str, ...]
+    min_tokens_behind: int = 32
+    in_template: str = "never"
+
+
+def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
+    """A finding at the call or iteration that creates the order.
+
+    The part itself is lost too when its order changes, so it counts as behind its own beginning.
+    """
+    for site in context.sites:
+        for item in site.rendered.items:
+            hole = item.node
+            if not isinstance(hole, Hole) or item.over is not None:
+                continue
+            for origin in origins_of(hole):
+                in_template = not origin.span.path.endswith((".py", ".pyi"))
+                if origin.kind not in params.sources or (params.in_template == "only") != in_template:
+                    continue
+                found = _raise(context, rule, params, site=site, item=item, origin=origin)
+                if found is not None:
+                    yield found
+
+
+def _raise(
+    context: Context, rule: Rule, params: Params, *, site: CallSite, item: Item, origin: Origin
+) -> Raised | None:
+    # An order that differs between processes also loses the session's history whenever another process answers the next turn.
+    behind = tokens_behind(site.rendered, item, max(origin.volatility, Volatility.TURN))
+    if behind < params.min_tokens_behind:
+        return None
+    cost = cost_of(site.rendered, item, origin.volatility)
+    each = "from process to process" if origin.volatility is Volatility.PROCESS else "from request to request"
+    return Raised(
+        finding(
+            rule,
+            context,
+            origin.span,
+            f"the order of `{short(origin.expression)}` differs {each}, ahead of {behind} tokens",
+            confidence=origin.confidence,
+            cost=cost,
+            behind=behind,
+            site=site,
+            expression=origin.expression,
+            volatility=origin.volatility,
+            block=item.kind,
+            trace=[*origin.steps, *(item.node.steps if isinstance(item.node, Hole) else ())],
+        ),
+        subject=(site.id, item.index, origin.kind),
+    )

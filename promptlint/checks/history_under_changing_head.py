@@ -1,0 +1,75 @@
+"""One conversation that is sent under different system text or tools."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from promptlint.analysis import CallSite, Cost, Item, hit_rate
+from promptlint.catalog.rules import Rule
+from promptlint.checks.base import Context, Raised, finding, short
+from promptlint.finding import Note
+from promptlint.ir import BlockKind, Confidence, Hole, Text
+
+__all__ = ["Params", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """`min_tokens_behind`: of the conversation, by the profile."""
+
+    min_tokens_behind: int = 32
+
+
+def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
+    """A finding at each call site that sends a conversation under another head than the first site of the same object or function."""
+    groups: dict[tuple[str, ...], list[tuple[CallSite, Item]]] = defaultdict(list)
+    for site in context.sites:
+        item = next((item for item in site.rendered.main() if item.append), None)
+        owner = _owner(site, item) if item else None
+        if item is not None and owner is not None and item.tokens >= params.min_tokens_behind:
+            groups[owner].append((site, item))
+    profile = context.assumptions.profile
+    for members in groups.values():
+        first, first_item = members[0]
+        for site, item in members[1:]:
+            if _head(first, first_item) == _head(site, item) or site.prompt.span == first.prompt.span:
+                continue
+            now = hit_rate(site.rendered.main(), profile)
+            expression = item.node.expression if isinstance(item.node, Hole) else ""
+            place = item.block.placed or item.block.span if item.block else site.prompt.span
+            yield Raised(
+                finding(
+                    rule,
+                    context,
+                    place if place.path == site.prompt.path else site.prompt.span,
+                    f"`{short(expression)}` is also sent under another system text or tools ({first.prompt.function})",
+                    confidence=Confidence.MEDIUM,
+                    site=site,
+                    # Half of the turns are sent by either site, so half of the history's reuse is lost.
+                    cost=Cost(item.tokens, item.tokens / 2, now, now),
+                    expression=expression,
+                    block=BlockKind.HISTORY,
+                    related=[Note(first.prompt.span, "the same conversation under another head", first.id)],
+                )
+            )
+
+
+def _owner(site: CallSite, item: Item) -> tuple[str, ...] | None:
+    """What the conversation belongs to: the object for `self.x`, else the function; None where two sites cannot be compared."""
+    if not isinstance(item.node, Hole) or not item.node.expression:
+        return None
+    function = site.prompt.function
+    if item.node.expression.startswith("self.") and "." in function:
+        return site.prompt.path, function.rsplit(".", 1)[0], item.node.expression
+    return site.prompt.path, function, item.node.expression
+
+
+def _head(site: CallSite, item: Item) -> tuple[object, ...]:
+    """What is rendered ahead of the conversation, as written."""
+    return tuple(
+        other.node.value if isinstance(other.node, Text) else getattr(other.node, "expression", "media")
+        for other in site.rendered.main()
+        if other.index < item.index
+    )

@@ -1,0 +1,158 @@
+"""Values that change, rendered ahead of text that lives longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from promptlint.analysis import CallSite, Item, cost_of
+from promptlint.analysis.place import primary_location
+from promptlint.catalog.rules import Rule
+from promptlint.checks.base import Context, Raised, finding, short
+from promptlint.ir import BlockKind, Confidence, Hole, Origin, Step, Volatility
+
+__all__ = ["STRONG", "Params", "check", "origins_of"]
+
+STRONG = frozenset(
+    {"clock", "random", "counter", "host", "unordered", "listing", "json", "shuffle", "user", "tenant", "session"}
+)
+"""Kinds of origin that are a fault of their own. The others only say what a value is for; one value has at most one of them."""
+
+_REPORTED_PER_PROCESS = frozenset({"clock", "random", "host", "unordered", "listing", "json", "shuffle"})
+"""Values fixed at start-up are reported for these kinds only: settings, arguments of constructors and constants are what a cache wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """What one rule is about.
+
+    `sources`: kinds of origin; `sources_elsewhere`: kinds that count outside the system message of a growing conversation only. `at_import`,
+    `in_template`: "any", "only" or "never". `growing_system`: "only" for values in the system message of a growing conversation.
+    `fixed_only`: `min_tokens_behind` must be met by fixed text and values fixed at start-up alone; history and stable holes still count for the cost.
+    """
+
+    sources: tuple[str, ...]
+    sources_elsewhere: tuple[str, ...] = ()
+    min_tokens_behind: int = 32
+    fixed_only: bool = False
+    at_import: str = "never"
+    in_template: str = "any"
+    growing_system: str = "any"
+    min_volatility: str = "process"
+    what: str = "value"
+
+
+def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
+    """A finding for each source of a hole that makes longer-lived text behind it uncacheable."""
+    least = Volatility[params.min_volatility.upper()]
+    for site in context.sites:
+        growing = any(item.append for item in site.rendered.items)
+        for item in site.rendered.items:
+            hole = item.node
+            if not isinstance(hole, Hole) or item.append or _inherits(item, hole):
+                continue
+            in_growing_system = growing and item.kind is BlockKind.SYSTEM
+            if params.growing_system == "only" and not in_growing_system:
+                continue
+            sources = params.sources if in_growing_system else (*params.sources, *params.sources_elsewhere)
+            for origin in origins_of(hole):
+                if origin.kind in sources and least <= origin.volatility and _fits(origin, hole, params):
+                    yield from _raise(context, rule, params, site=site, item=item, hole=hole, origin=origin)
+
+
+def origins_of(hole: Hole) -> tuple[Origin, ...]:
+    """The reasons why a hole changes that are faults of their own: every strong one, and the most volatile of the others.
+
+    A kind that only says what a value is for says nothing where a strong source of the same volatility is known. A hole inside a loop over values
+    inherits the loop's list, which is reported itself.
+    """
+    strong: dict[tuple[str, bool], Origin] = {}
+    weak: list[Origin] = []
+    for origin in hole.origins:
+        if origin.kind in STRONG:
+            key = (origin.kind, origin.at_import)
+            known = strong.get(key)
+            if known is None or (origin.confidence, origin.volatility) > (known.confidence, known.volatility):
+                strong[key] = origin
+        else:
+            weak.append(origin)
+    found = list(strong.values())
+    if not hole.origins:
+        weak.append(Origin("unknown", hole.volatility, hole.confidence, hole.expression, hole.span))
+    weak = [
+        origin
+        for origin in weak
+        if not any(each.volatility >= origin.volatility and each.confidence >= origin.confidence for each in found)
+    ]
+    if weak:
+        found.append(max(weak, key=lambda each: (each.confidence, each.volatility)))
+    return tuple(found)
+
+
+def _inherits(item: Item, hole: Hole) -> bool:
+    """Whether a part of a loop's body changes no more often than the loop's list, which is an item of its own."""
+    return item.over is not None and hole.volatility <= item.over.volatility
+
+
+def _fits(origin: Origin, hole: Hole, params: Params) -> bool:
+    if origin.volatility is Volatility.STATIC:
+        return False
+    if origin.volatility is Volatility.PROCESS and origin.kind not in _REPORTED_PER_PROCESS:
+        return False
+    if origin.volatility is Volatility.DAY and origin.kind != "clock":
+        return False
+    in_template = not origin.span.path.endswith((".py", ".pyi")) or hole.expression.startswith("{{")
+    in_template = in_template and "(" in origin.expression
+    return _allows(params.at_import, origin.at_import) and _allows(params.in_template, in_template)
+
+
+def _allows(wanted: str, given: bool) -> bool:
+    return wanted == "any" or (wanted == "only") == given
+
+
+def _raise(
+    context: Context, rule: Rule, params: Params, *, site: CallSite, item: Item, hole: Hole, origin: Origin
+) -> Iterator[Raised]:
+    cost = cost_of(site.rendered, item, origin.volatility)
+    enough = _fixed_behind(site, item) if params.fixed_only else cost.behind
+    if enough < params.min_tokens_behind:
+        return
+    place = primary_location(site.rendered, item, origin.volatility)
+    expression = hole.expression or origin.expression
+    steps = list(origin.steps) or ([Step(origin.span, _arises(origin))] if origin.span != place else [])
+    yield Raised(
+        finding(
+            rule,
+            context,
+            place,
+            _message(params.what, expression, origin, cost.behind, item),
+            confidence=min(
+                origin.confidence, hole.confidence if hole.volatility == origin.volatility else Confidence.HIGH
+            ),
+            cost=cost,
+            site=site,
+            expression=expression,
+            volatility=origin.volatility,
+            block=item.kind,
+            trace=[*steps, *hole.steps],
+        ),
+        subject=(site.id, item.index, origin.kind if origin.kind in STRONG else "other"),
+    )
+
+
+def _arises(origin: Origin) -> str:
+    return {"clock": "clock read here", "random": "random value made here", "host": "machine state read here"}.get(
+        origin.kind, "value comes from here"
+    )
+
+
+def _message(what: str, expression: str, origin: Origin, behind: int, item: Item) -> str:
+    where = "" if item.kind is BlockKind.OTHER else f" in the {item.kind.value} block"
+    text = f"{what} `{short(expression)}`{where} stands ahead of {behind} tokens that live longer"
+    if origin.volatility is Volatility.DAY:
+        text += ": one miss a day per prefix"
+    return text
+
+
+def _fixed_behind(site: CallSite, item: Item) -> int:
+    return sum(other.tokens for other in site.rendered.after(item) if other.own <= Volatility.PROCESS)
