@@ -14,11 +14,15 @@ ASCII ones, so that no combining mark can follow. For other tokenizers nothing i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable
 
 from promptlint.tokenizers import EMBEDDED, Tokenizer
 
-__all__ = ["Run", "SegmentTokenizer", "Special", "pieces"]
+__all__ = ["ID_BYTES", "TYPECODE", "Run", "SegmentTokenizer", "Special", "pieces"]
+
+ID_BYTES = 4
+TYPECODE = "I" if array("I").itemsize == ID_BYTES else "L"
 
 _CUT = re.compile(r"\n(?=[A-Za-z])|[A-Za-z](?= [A-Za-z])")
 _PIECE = 1024
@@ -50,48 +54,54 @@ def pieces(text: str, size: int = _PIECE) -> list[str]:
 
 
 class SegmentTokenizer:
-    """A tokenizer that remembers the pieces it has seen. Memory follows the distinct content.
+    """A tokenizer that remembers the pieces it has seen, as packed ids: four bytes each, in the machine's order. Memory follows the distinct content.
 
-    `ids` of a list of runs equals the concatenation of the ids of each run tokenised whole (a property test says so).
+    The ids of a list of runs equal the concatenation of the ids of each run tokenised whole (a property test says so).
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self._cuts = tokenizer.name in EMBEDDED
-        self._known: dict[str, list[int]] = {}
-        self._specials: dict[str, list[int]] = {}
+        self._known: dict[str, bytes] = {}
+        self._specials: dict[str, bytes] = {}
 
-    def text(self, text: str) -> list[int]:
-        """Ids of one run of text. The list is shared: do not change it."""
+    def _encode(self, text: str) -> bytes:
+        return array(TYPECODE, self.tokenizer.encode(text)).tobytes()
+
+    def text(self, text: str) -> bytes:
+        """Packed ids of one run of text."""
         known = self._known.get(text)
         if known is not None:
             return known
         if len(text) <= 2 * _PIECE or not self._cuts:
-            known = self._known[text] = list(self.tokenizer.encode(text))
+            known = self._known[text] = self._encode(text)
             return known
-        ids: list[int] = []
+        parts = []
         for piece in pieces(text):
             part = self._known.get(piece)
             if part is None:
-                part = self._known[piece] = list(self.tokenizer.encode(piece))
-            ids += part
-        return ids
+                part = self._known[piece] = self._encode(piece)
+            parts.append(part)
+        return b"".join(parts)
 
-    def special(self, text: str) -> list[int]:
-        """The id of a special token; one that the vocabulary lacks is spelled as text, as an engine would."""
+    def special(self, text: str) -> bytes:
+        """The packed id of a special token; one that the vocabulary lacks is spelled as text, as an engine would."""
         known = self._specials.get(text)
         if known is None:
             found = self.tokenizer.special(text)
-            known = self._specials[text] = [found] if found is not None else list(self.tokenizer.encode(text))
+            known = self._specials[text] = self._encode(text) if found is None else array(TYPECODE, [found]).tobytes()
         return known
+
+    def packed(self, runs: Iterable[Run]) -> bytes:
+        """Packed ids of the runs, one after the other."""
+        return b"".join([self.special(run) if isinstance(run, Special) else self.text(run) for run in runs])
 
     def ids(self, runs: Iterable[Run]) -> list[int]:
         """Ids of the runs, one after the other."""
-        ids: list[int] = []
-        for run in runs:
-            ids += self.special(run) if isinstance(run, Special) else self.text(run)
-        return ids
+        found = array(TYPECODE)
+        found.frombytes(self.packed(runs))
+        return found.tolist()
 
-    def count(self, runs: Sequence[Run]) -> int:
+    def count(self, runs: Iterable[Run]) -> int:
         """Number of ids of the runs."""
-        return len(self.ids(runs))
+        return len(self.packed(runs)) // ID_BYTES
