@@ -36,6 +36,11 @@ class Node:
 
     __slots__ = ("children", "created", "hits", "key", "locks", "parent", "priority", "queued", "recency", "run")
 
+    created: int
+    hits: int
+    priority: int
+    recency: int
+
     def __init__(self, key: Any, run: bytes, parent: Node | None, tick: int) -> None:
         self.key = key  # under which the parent knows it: the first page, at the root with the namespace
         self.run = run

@@ -11,9 +11,6 @@ routing-key, hrrn and shortest-prefill-first.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-
 from promptlint.caches.radix import Hold, Node, RadixCache
 from promptlint.caches.request import TOKEN_BYTES, Outcome, Request
 from promptlint.caches.schedule import Finished, Step
@@ -194,7 +191,7 @@ class RadixScheduler:
         if self._chunked is None and (self._full or not self._queue or len(self._running) >= self.max_running):
             return False
         self._order()
-        batch = _Batch(self)
+        batch = _Batch(self.cache, self.max_prefill_tokens, self._running, self.new_token_ratio)
         if self._chunked is not None:
             self._chunked = batch.resume(self._chunked)
         for live in self._queue:
@@ -276,7 +273,6 @@ class RadixScheduler:
             self._queue.insert(0, victim)
             self._full = True
             self.stats["retractions"] += 1
-        done: deque[_Live] = deque()
         for live in list(self._running):
             hold = _held(live)
             step.decodes += 1
@@ -286,20 +282,17 @@ class RadixScheduler:
                 self._running.remove(live)
                 self._full = False
                 self._finish(live, step)
-                done.append(live)
 
 
 class _Batch:
     """The admission of one prefill batch: what is left of memory, of the batch and of the chunk, in tokens."""
 
-    def __init__(self, scheduler: RadixScheduler) -> None:
-        cache = scheduler.cache
+    def __init__(self, cache: RadixCache, max_tokens: int, running: list[_Live], ratio: float) -> None:
         self.cache = cache
         self.page = cache.page_size
-        self.input_left = scheduler.max_prefill_tokens
+        self.input_left = max_tokens
         self.chunk_left: int | None = cache.chunk or None
-        ratio = scheduler.new_token_ratio
-        self.reserved: float = sum(min(live.remaining, CLIP_MAX_NEW_TOKENS) * ratio for live in scheduler._running)
+        self.reserved: float = sum(min(live.remaining, CLIP_MAX_NEW_TOKENS) * ratio for live in running)
         self.reserved_now = 0
         self.admitted: list[_Live] = []
         self.cut: _Live | None = None
@@ -380,6 +373,3 @@ class _Batch:
 def _held(live: _Live) -> Hold:
     assert live.hold is not None
     return live.hold
-
-
-_Key = Callable[[_Live], object]
