@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeAlias
 
 from promptlint.catalog.names import NameFact, load_names
@@ -63,11 +64,6 @@ class Fixed:
     start: int
     end: int
     value: str
-
-    @property
-    def exact(self) -> bool:
-        """Whether the text at the offsets is the value."""
-        return self.end - self.start == len(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +293,19 @@ def placed(segments: tuple[Segment, ...], step: Step) -> tuple[Segment, ...]:
     return tuple(found)
 
 
+def fixed_text(value: str, start: int, end: int, text: str, where: TextMap) -> tuple[Text, ...]:
+    """Fixed text that the characters from `start` to `end` of `text` spell, in as few pieces as its exact runs in the source allow."""
+    if not value:
+        return ()
+    span = where.span(start, end)
+    if text[start:end] != value:
+        return (Text(value, span.inexact()),)
+    if span.exact:
+        return (Text(value, span),)
+    cuts = [start, *(run[0] for run in where.runs if start < run[0] < end), end]
+    return tuple(Text(text[first:last], where.span(first, last)) for first, last in pairwise(cuts) if first < last)
+
+
 def read(
     text: str, where: TextMap, syntax: str, *, bound: Mapping[str, tuple[Segment, ...]] | None = None
 ) -> tuple[Segment, ...]:
@@ -317,8 +326,7 @@ def _segments(
         index += 1
         span = where.span(piece.start, piece.end)
         if isinstance(piece, Fixed):
-            if piece.value:
-                found.append(Text(piece.value, span if piece.exact else span.inexact()))
+            found += fixed_text(piece.value, piece.start, piece.end, text, where)
         elif isinstance(piece, Slot):
             found += _fill(piece, text, span, bound)
         elif piece.mark in "#^":

@@ -1,0 +1,227 @@
+"""Abstract values of a template's expressions.
+
+A value is what is known of it without rendering: a constant, a text of segments, a list, a dict, a namespace, a macro, or something opaque that becomes
+a hole where it is printed. All are immutable; a namespace is replaced when one of its attributes is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from promptlint.frontends.slots import named_hole
+from promptlint.ir import (
+    BlockKind,
+    Choice,
+    Confidence,
+    Growth,
+    Guard,
+    Hole,
+    Origin,
+    Segment,
+    Step,
+    Text,
+    Volatility,
+    holes_of,
+)
+from promptlint.source import Span
+
+if TYPE_CHECKING:
+    from jinja2 import nodes
+
+    from promptlint.frontends.jinja.tree import Body, Template
+
+__all__ = [
+    "At", "Const", "Dct", "Lst", "Macro", "Module", "Namespace", "Opaque", "Txt", "Value", "as_guard", "join", "merged", "opaque_named", "origins_of", "segments_of",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The place that is looked at, and its code as a person reads it."""
+
+    code: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number, a string, a truth value or None that the template spells."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Txt:
+    """A text whose parts are known."""
+
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lst:
+    """A list or tuple that the template spells."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dct:
+    """A dict that the template spells, with constant keys."""
+
+    items: tuple[tuple[Any, Value], ...]
+
+    def get(self, key: Any) -> Value | None:
+        for name, value in self.items:
+            if name == key:
+                return value
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """`namespace()`: its attributes can be set from inside a loop."""
+
+    items: tuple[tuple[str, Value], ...]
+
+    def get(self, key: str) -> Value | None:
+        return dict(self.items).get(key)
+
+    def set(self, key: str, value: Value) -> Namespace:
+        return Namespace(tuple({**dict(self.items), key: value}.items()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Macro:
+    """A macro, or the body of a call block (`caller`), with the scopes that it sees and the template that it stands in."""
+
+    name: str
+    arguments: tuple[str, ...]
+    defaults: tuple[nodes.Expr, ...]
+    body: Body
+    template: Template
+    scopes: tuple[dict[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module:
+    """An imported template: its macros and top-level values."""
+
+    items: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Something that the template does not fix.
+
+    `name` is the dotted name that tells about it, "" for the result of a computation. `item`: it is an element of a sequence, so that the
+    sequence says why it changes, and an attribute's name does not overrule it.
+    """
+
+    origins: tuple[Origin, ...]
+    name: str = ""
+    kind: BlockKind | None = None
+    growth: Growth = Growth.FIXED
+    steps: tuple[Step, ...] = ()
+    item: bool = False
+
+    @property
+    def volatility(self) -> Volatility:
+        return max((origin.volatility for origin in self.origins), default=Volatility.STATIC)
+
+    @property
+    def confidence(self) -> Confidence:
+        worst = self.volatility
+        return max(
+            (origin.confidence for origin in self.origins if origin.volatility == worst), default=Confidence.HIGH
+        )
+
+    def hole(self, at: At) -> Hole:
+        """The hole that it leaves where it is printed."""
+        return Hole(
+            at.code,
+            at.span,
+            self.volatility,
+            self.confidence,
+            self.origins,
+            self.name,
+            self.kind,
+            self.growth,
+            steps=self.steps,
+        )
+
+
+Value: TypeAlias = Const | Txt | Lst | Dct | Namespace | Macro | Module | Opaque
+
+
+def opaque_named(name: str, span: Span) -> Opaque:
+    """An unbound name: rules/names.toml says what it is."""
+    hole = named_hole(name, span)
+    return Opaque(hole.origins, name, hole.kind, hole.growth)
+
+
+def merged(origins: tuple[Origin, ...]) -> tuple[Origin, ...]:
+    """Without repetition, in order."""
+    return tuple(dict.fromkeys(origins))
+
+
+def origins_of(value: Value) -> tuple[Origin, ...]:
+    """Why the value changes."""
+    if isinstance(value, Opaque):
+        return value.origins
+    if isinstance(value, Txt):
+        return origins_of_segments(value.segments)
+    if isinstance(value, Lst):
+        return merged(tuple(origin for item in value.items for origin in origins_of(item)))
+    if isinstance(value, (Dct, Namespace)):
+        return merged(tuple(origin for _, item in value.items for origin in origins_of(item)))
+    return ()
+
+
+def origins_of_segments(segments: tuple[Segment, ...]) -> tuple[Origin, ...]:
+    """Why a text changes: its holes and its guards. A hole without origins stands for itself."""
+    found: list[Origin] = []
+    for hole in holes_of(segments):
+        found += hole.origins or (
+            Origin("unknown", hole.volatility, hole.confidence, hole.expression, hole.span, hole.steps),
+        )
+    for segment in segments:
+        if isinstance(segment, Choice):
+            found += segment.guard.origins
+    return merged(tuple(found))
+
+
+def segments_of(value: Value, at: At) -> tuple[Segment, ...]:
+    """What the value prints at a place."""
+    if isinstance(value, Txt):
+        return value.segments
+    if isinstance(value, Const):
+        text = "" if value.value is None else str(value.value)
+        return (Text(text, at.span.inexact()),) if text else ()
+    if isinstance(value, Opaque):
+        return (value.hole(at),)
+    if isinstance(value, (Lst, Dct)):
+        return (Opaque(origins_of(value)).hole(at),)
+    return ()
+
+
+def as_guard(value: Value, at: At) -> Guard:
+    """The value as a condition."""
+    opaque = value if isinstance(value, Opaque) else Opaque(origins_of(value))
+    return Guard(at.code, at.span, opaque.volatility, opaque.confidence, opaque.origins)
+
+
+def join(arms: list[Value], guard: Guard) -> Value:
+    """One of several values, by a guard."""
+    first = arms[0]
+    if all(arm == first for arm in arms[1:]):
+        return first
+    printable = all(isinstance(arm, (Txt, Const)) for arm in arms)
+    if printable and any(
+        isinstance(arm, Txt) or (isinstance(arm, Const) and isinstance(arm.value, str)) for arm in arms
+    ):
+        texts = tuple(segments_of(arm, At(guard.expression, guard.span)) for arm in arms)
+        return Txt((Choice(guard, texts, guard.span),))
+    origins = merged((*(origin for arm in arms for origin in origins_of(arm)), *guard.origins))
+    telling = next((arm for arm in arms if isinstance(arm, Opaque) and arm.kind), None)
+    return Opaque(origins, kind=telling.kind if telling else None, growth=telling.growth if telling else Growth.FIXED)
