@@ -185,7 +185,11 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: not valid TOML: {error}") from error
+        # The message ends with "(at line 2, column 5)" or "(at end of document)"; Python 3.14 has attributes for it.
+        what, _, where = str(error).rpartition(" (at ")
+        words = where.rstrip(")").split()
+        line = words[1].rstrip(",") if words[:1] == ["line"] else str(max(len(text.splitlines()), 1))
+        raise UserError(f"{path}:{line}: not valid TOML: {what or error}") from error
 
 
 def _place(path: Path, keys: tuple[str, ...]) -> str:

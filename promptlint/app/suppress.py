@@ -185,9 +185,7 @@ def _yaml(source: SourceFile) -> Iterator[Suppression]:
         if parsed is None or inside:
             continue
         covers = [(number, number)]
-        covers += [
-            (node.start_mark.line + 1, node.end_mark.line + 1) for node in scalars if node.start_mark.line + 1 == number
-        ]
+        covers += [_lines(node) for node in scalars if node.start_mark.line + 1 == number]
         yield Suppression(Span(source.path, number, column + 1, number, len(row) + 1), *parsed, tuple(covers))
 
 
@@ -208,6 +206,12 @@ def _scalars(root: Any) -> Iterator[Any]:
             stack.extend(node.value)
         elif isinstance(node, yaml.MappingNode):
             stack.extend(part for pair in node.value for part in pair)
+
+
+def _lines(node: Any) -> tuple[int, int]:
+    """First and last line of a scalar; the end mark of a block scalar stands at the beginning of the line behind it."""
+    end = node.end_mark
+    return node.start_mark.line + 1, max(end.line if end.column == 0 else end.line + 1, node.start_mark.line + 1)
 
 
 def _holds(node: Any, line: int, column: int) -> bool:

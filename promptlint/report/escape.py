@@ -29,8 +29,8 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-# Everything that can begin markup in GitHub's Markdown, in HTML, in a table, or in a link that is made from bare text.
-_MARKUP = frozenset("\\`*_{}[]()<>#+-.!|~&@:/\"'$^=")
+# Everything that can begin markup within a line of GitHub's Markdown, in HTML, in a table, or in a link that is made from bare text.
+_MARKUP = frozenset("\\`*_{}[]()<>#!|~&@:.$")
 
 
 def markdown(text: str) -> str:
