@@ -1,0 +1,198 @@
+"""Rendered order, tokens, governing volatility, and the contract's hit rate."""
+
+import dataclasses
+
+import pytest
+from ir_builder import RULES, Source
+
+from promptlint.analysis import Assumptions, call_sites, cost_of, count_tokens, describe, hit_rate, render
+from promptlint.ir import BlockKind, Confidence, Growth, Guard, Hole, Media, Text, Volatility
+
+LONG = RULES * 40
+TYPICAL = Assumptions.default()
+N = TYPICAL.profile.requests_per_day
+
+
+def tokens(text):
+    return count_tokens("o200k_base", text)
+
+
+def test_blocks_follow_the_providers_order_and_messages_keep_theirs():
+    s = Source()
+    prompt = s.prompt(
+        s.system(s.text("A")),
+        s.user(s.text("B")),
+        s.tools(s.text("C")),
+        render_order=(BlockKind.TOOLS, BlockKind.SYSTEM),
+    )
+    assert [item.node.value for item in render(prompt, TYPICAL).items] == ["C", "A", "B"]
+
+
+def test_written_order_where_the_providers_is_unknown():
+    s = Source()
+    prompt = s.prompt(s.user(s.text("B")), s.tools(s.text("C")))
+    assert [item.node.value for item in render(prompt, TYPICAL).items] == ["B", "C"]
+
+
+def test_the_highest_volatility_so_far_governs():
+    s = Source()
+    prompt = s.prompt(
+        s.system(
+            s.text("a"), s.hole("user", Volatility.USER), s.text("b"), s.hole("clock", Volatility.DAY), s.text("c")
+        )
+    )
+    governing = [item.governing for item in render(prompt, TYPICAL).items]
+    assert governing == [Volatility.STATIC, Volatility.USER, Volatility.USER, Volatility.USER, Volatility.USER]
+
+
+def test_the_cacheable_prefix_ends_before_the_first_hole_above_process():
+    s = Source()
+    first, second = "You help.", "Be brief."
+    setting = s.hole("setting", Volatility.PROCESS, tokens=7)
+    prompt = s.prompt(s.system(s.text(first), setting, s.text(second), s.hole("clock"), s.text(LONG)))
+    site = describe(render(prompt, TYPICAL))
+    assert site.cacheable_prefix_tokens == tokens(first) + 7 + tokens(second)
+
+
+def test_hit_rate_by_the_formula():
+    s = Source()
+    prompt = s.prompt(
+        s.system(s.text(LONG), s.hole("user", Volatility.USER, tokens=10), s.text(RULES)),
+        s.user(s.hole("request", tokens=50)),
+    )
+    rendered = render(prompt, TYPICAL)
+    users = TYPICAL.profile.users
+    expected = tokens(LONG) * (1 - 1 / N) + (10 + tokens(RULES)) * (1 - users / N)
+    assert hit_rate(rendered.main(), TYPICAL.profile) == pytest.approx(
+        expected / (tokens(LONG) + 10 + tokens(RULES) + 50)
+    )
+
+
+def test_a_request_clock_loses_all_that_lives_longer_behind_it():
+    s = Source()
+    clock = s.hole("clock", tokens=12)
+    prompt = s.prompt(s.system(s.text("Now: "), clock, s.text(LONG)), s.user(s.hole("request", tokens=50)))
+    rendered = render(prompt, TYPICAL)
+    cost = cost_of(rendered, rendered.items[1], Volatility.REQUEST)
+    whole = tokens("Now: ") + 12 + tokens(LONG) + 50
+    assert cost.behind == tokens(LONG)
+    assert cost.lost == pytest.approx(tokens(LONG) * (1 - 1 / N))
+    assert cost.now == pytest.approx(tokens("Now: ") * (1 - 1 / N) / whole)
+    assert cost.if_fixed == pytest.approx((tokens("Now: ") + tokens(LONG)) * (1 - 1 / N) / whole)
+
+
+def test_a_date_has_much_behind_it_and_loses_next_to_nothing():
+    s = Source()
+    prompt = s.prompt(s.system(s.hole("clock", Volatility.DAY), s.text(LONG)))
+    rendered = render(prompt, TYPICAL)
+    cost = cost_of(rendered, rendered.items[0], Volatility.DAY)
+    assert cost.behind == tokens(LONG)
+    assert cost.lost < 1
+
+
+def test_a_history_is_behind_a_counter_but_not_behind_a_date():
+    s = Source()
+    prompt = s.prompt(s.system(s.hole("counter", Volatility.TURN)), s.history())
+    rendered = render(prompt, TYPICAL)
+    history = TYPICAL.profile.sizes["history"]
+    assert cost_of(rendered, rendered.items[0], Volatility.TURN).behind == history
+    assert cost_of(rendered, rendered.items[0], Volatility.DAY).behind == 0
+
+
+def test_an_append_only_history_counts_the_turns_that_were_sent_before():
+    s = Source()
+    prompt = s.prompt(s.history())
+    rendered = render(prompt, TYPICAL)
+    assert hit_rate(rendered.main(), TYPICAL.profile) == pytest.approx(1 - 2 * TYPICAL.profile.sessions / N)
+
+
+def test_text_behind_a_history_is_not_shared_between_turns():
+    s = Source()
+    prompt = s.prompt(s.history(), s.user(s.text(LONG)))
+    assert render(prompt, TYPICAL).items[-1].governing >= Volatility.STATIC
+    rate = hit_rate(render(prompt, TYPICAL).main(), TYPICAL.profile)
+    turns = TYPICAL.profile.turns
+    history = TYPICAL.profile.sizes["history"]
+    expected = history * (1 - 2 * TYPICAL.profile.sessions / N) + tokens(LONG) * (1 - turns / N)
+    assert rate == pytest.approx(expected / (history + tokens(LONG)))
+
+
+def test_text_that_may_be_absent_lives_as_long_as_its_condition():
+    s = Source()
+    guard = s.guard("question", Volatility.REQUEST)
+    prompt = s.prompt(s.system(s.choice(guard, (s.text("extra"),), ()), s.text(LONG)))
+    items = render(prompt, TYPICAL).items
+    assert isinstance(items[0].node, Guard)
+    assert items[1].own is Volatility.REQUEST
+    assert items[2].governing is Volatility.REQUEST
+    assert items[2].own is Volatility.STATIC
+
+
+def test_totals_count_the_longest_arm_only():
+    s = Source()
+    guard = s.guard("mode", Volatility.PROCESS, "setting")
+    prompt = s.prompt(s.system(s.choice(guard, (s.text("short"),), (s.text(LONG),)), s.text("end")))
+    rendered = render(prompt, TYPICAL)
+    assert rendered.prompt_tokens == tokens(LONG) + tokens("end")
+    short = rendered.items[1]
+    assert [item.node.value for item in rendered.after(short)] == ["end"]
+
+
+def test_a_loop_over_a_fixed_list_is_fixed_text():
+    s = Source()
+    over = s.hole("setting", Volatility.STATIC, name="EXAMPLES")
+    prompt = s.prompt(s.system(s.repeat(over, s.text(RULES)), s.text(LONG)))
+    rendered = render(prompt, TYPICAL)
+    assert all(item.own is Volatility.STATIC for item in rendered.items)
+    assert rendered.cacheable_prefix_tokens == tokens(RULES) * TYPICAL.profile.repeats + tokens(LONG)
+
+
+def test_a_loop_over_retrieved_passages_changes_as_a_whole():
+    s = Source()
+    over = s.hole("context", name="passages")
+    prompt = s.prompt(s.system(s.repeat(over, s.text("Passage: "), s.hole("context", name="passage")), s.text(LONG)))
+    items = render(prompt, TYPICAL).items
+    assert items[1].own is Volatility.REQUEST
+    assert items[1].over is over
+
+
+def test_equal_ids_are_numbered():
+    s = Source()
+    one = s.prompt(s.user(s.text("a")))
+    sites = call_sites((one, dataclasses.replace(one), dataclasses.replace(one)), TYPICAL)
+    assert [site.id for site in sites] == [one.id, f"{one.id}#2", f"{one.id}#3"]
+
+
+def test_the_cache_key_changes_with_the_prefix_and_not_with_what_follows():
+    def key(head, tail):
+        s = Source()
+        return describe(render(s.prompt(s.system(s.text(head), s.hole("clock"), s.text(tail))), TYPICAL)).cache_key
+
+    assert key("a", "x") == key("a", "y")
+    assert key("a", "x") != key("b", "x")
+
+
+def test_media_and_unknown_growth():
+    s = Source()
+    picture = Media("image", s.span(), Volatility.REQUEST, 85)
+    window = s.hole("history", Volatility.TURN, growth=Growth.WINDOW)
+    rendered = render(s.prompt(s.user(picture, window)), TYPICAL)
+    assert [item.tokens for item in rendered.items] == [85, TYPICAL.profile.sizes["history"]]
+    assert not rendered.items[1].append
+
+
+def test_tokens_are_those_of_the_models_own_encoding():
+    s = Source()
+    text = "Übergrößenträger " * 20
+    qwen = render(s.prompt(s.user(s.text(text)), model="Qwen/Qwen3-8B"), TYPICAL)
+    unknown = render(s.prompt(s.user(s.text(text))), TYPICAL)
+    assert qwen.encoding == "qwen3"
+    assert qwen.prompt_tokens == count_tokens("qwen3", text)
+    assert unknown.encoding == "o200k_base"
+
+
+def test_items_carry_the_confidence_of_what_changes():
+    s = Source()
+    rendered = render(s.prompt(s.user(s.text("a"), s.hole("unknown", confidence=Confidence.LOW))), TYPICAL)
+    assert [item.confidence for item in rendered.items] == [Confidence.HIGH, Confidence.LOW]
+    assert [type(item.node) for item in rendered.items] == [Text, Hole]
