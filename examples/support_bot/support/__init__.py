@@ -1,0 +1,1 @@
+"""The support desk of a shop for garden tools: answers customers, sorts their tickets, drafts mails."""
