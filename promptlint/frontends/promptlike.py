@@ -23,8 +23,8 @@ __all__ = ["CONTEXTS", "PromptLikeness", "score"]
 CONTEXTS = (
     "message-content", "prompt-template", "sink-argument",  # sent, as far as the place shows
     "format-call", "render-call", "percent", "f-string",  # filled
-    "prompt-folder", "prompt-extension",  # a file among prompts
-    "docstring", "help", "comment", "log", "error", "print", "sql-call", "regex-call", "test", "mail",  # something else
+    "prompt-folder", "prompt-extension", "plain-template",  # a file among prompts
+    "other-format", "docstring", "help", "comment", "log", "error", "print", "sql-call", "regex-call", "test", "mail",  # something else
 )  # fmt: skip
 """What a caller may say about how the text is used."""
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
-from promptlint.frontends.base import Loader
-from promptlint.ir import Segment
-from promptlint.source import TextMap
+from promptlint.catalog.names import words
+from promptlint.frontends import promptlike
+from promptlint.frontends.base import Loader, Project
+from promptlint.ir import Block, BlockKind, Confidence, Prompt, Reading, Segment, Unread, Unresolved
+from promptlint.source import SourceFile, Span, TextMap
 
-__all__ = ["BrokenTemplateError", "read_template"]
+__all__ = ["BrokenTemplateError", "loader_for", "read", "read_template"]
+
+SUFFIXES = (".jinja", ".jinja2", ".j2")
+_ROLES = {"system": "system", "sys": "system", "user": "user", "human": "user", "assistant": "assistant"}
 
 
 class BrokenTemplateError(ValueError):
@@ -29,15 +35,130 @@ def read_template(
     lstrip_blocks: bool = False,
 ) -> tuple[Segment, ...]:
     """The segments of a template; see `frontends.base.TemplateReader`. Raises BrokenTemplateError when Jinja would refuse the text."""
+    return _evaluate(text, where, bound or {}, loader, (trim_blocks, lstrip_blocks))[0]
+
+
+def _evaluate(
+    text: str,
+    where: TextMap,
+    bound: Mapping[str, tuple[Segment, ...]],
+    loader: Loader | None,
+    blocks: tuple[bool, bool],
+) -> tuple[tuple[Segment, ...], list[tuple[str, Span]]]:
+    """The segments, and the templates that were not found, each with the place that names it."""
     from jinja2.exceptions import TemplateSyntaxError
 
     from promptlint.frontends.jinja import tree
     from promptlint.frontends.jinja.evaluate import Evaluator, Shared
 
+    shared = Shared(bound, loader)
     try:
-        template = tree.parse(text, where, trim_blocks=trim_blocks, lstrip_blocks=lstrip_blocks)
-        return Evaluator(template, Shared(bound or {}, loader)).run()
+        template = tree.parse(text, where, trim_blocks=blocks[0], lstrip_blocks=blocks[1])
+        return Evaluator(template, shared).run(), shared.missing
     except TemplateSyntaxError as error:
         raise BrokenTemplateError(error.message or "not a template", error.lineno) from error
     except RecursionError as error:
         raise BrokenTemplateError("nested too deeply", 1) from error
+
+
+def loader_for(project: Project, path: Path) -> Loader:
+    """Finds the templates that a template file names: by path from its own folder, else the nearest file whose path ends so."""
+
+    def load(name: str) -> SourceFile | None:
+        parts = PurePosixPath(name).parts
+        if not parts or len(parts) > 20 or parts[0] == "/" or ".." in parts:
+            return None
+        beside = path.parent.joinpath(*parts)
+        found = [file for file in project.files if file.name == parts[-1] and file.parts[-len(parts) :] == parts]
+        if beside in found:
+            return project.source(beside)
+        return project.source(max(found, key=lambda file: _shared_folders(file, path))) if found else None
+
+    return load
+
+
+def _shared_folders(one: Path, other: Path) -> int:
+    count = 0
+    for mine, yours in zip(one.parts, other.parts, strict=False):
+        if mine != yours:
+            break
+        count += 1
+    return count
+
+
+def read(project: Project, paths: Sequence[Path]) -> Reading:
+    """The template files that look like prompts, each on its own: what Python passes to them is known by name only."""
+    reading = Reading()
+    for path in paths:
+        source = project.source(path)
+        if source is not None:
+            reading += _read_file(project, path, source)
+    return reading
+
+
+def _read_file(project: Project, path: Path, source: SourceFile) -> Reading:
+    from promptlint.frontends.conversation import conversation_of
+
+    conversation = conversation_of(source.text)
+    if conversation is not None and conversation.pure:
+        return Reading(parsed=(source.path,))
+    try:
+        segments, missing = _evaluate(source.text, source.map(), {}, loader_for(project, path), (False, False))
+    except BrokenTemplateError as error:
+        return Reading(unread=(Unread(source.path, error.line, f"not a Jinja template: {error}"),))
+    prompt = _prompt(source, path, segments, missing)
+    return Reading(prompts=(prompt,) if prompt else (), parsed=(source.path,))
+
+
+def _prompt(
+    source: SourceFile, path: Path, segments: tuple[Segment, ...], missing: list[tuple[str, Span]]
+) -> Prompt | None:
+    if not segments or not promptlike.score(source.text, _stem(path), contexts_of(path)).is_prompt:
+        return None
+    role = role_of(_stem(path))
+    whole = source.span(0, len(source.text))
+    kind = BlockKind.SYSTEM if role == "system" else BlockKind.OTHER
+    unresolved = tuple(Unresolved(name, "file", span) for name, span in missing)
+    return Prompt(
+        source.path,
+        "",
+        "template",
+        whole,
+        (Block(kind, role, segments, whole, name=_stem(path)),),
+        origin="template",
+        confidence=Confidence.MEDIUM,
+        unresolved=unresolved,
+        resolution=1.0 if not unresolved else 0.5,
+    )
+
+
+def _stem(path: Path) -> str:
+    """The name without what is said by `.md.j2`."""
+    return path.name.partition(".")[0]
+
+
+def contexts_of(path: Path) -> tuple[str, ...]:
+    """What the place and the name of a template file say about its use (words of promptlike.CONTEXTS)."""
+    folders = {folder.lower() for folder in path.parts[-4:-1]}
+    among = ("prompt-folder",) if any("prompt" in folder for folder in folders) else ()
+    renders = path.suffixes[-2:-1] and path.suffixes[-2].lower() in {
+        ".html",
+        ".xml",
+        ".py",
+        ".css",
+        ".js",
+        ".ts",
+        ".sql",
+        ".rst",
+        ".conf",
+        ".cfg",
+        ".sh",
+        ".go",
+        ".tf",
+    }
+    return (*among, "other-format") if renders else (*among, "plain-template")
+
+
+def role_of(name: str) -> str | None:
+    """The role that a name tells: `system_prompt` is a system message."""
+    return next((_ROLES[word] for word in words(name) if word in _ROLES), None)
