@@ -89,6 +89,8 @@ class Record:
     extra: dict[str, Any] = field(default_factory=dict)
     shape: str = "chat"  # chat, responses or anthropic
     notes: tuple[str, ...] = ()
+    given_id: int | None = None  # the id where the log spells it as a number, so that results can be joined to it
+    empty_key: bool = False  # the namespace is given and empty: SGLang keeps that apart from none
 
     @property
     def has_text(self) -> bool:

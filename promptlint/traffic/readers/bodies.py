@@ -16,10 +16,85 @@ __all__ = ["ANTHROPIC_BATCH", "BATCH", "BODY", "CANONICAL", "COMPLETION", "EXCHA
 
 # Fields of a body that are part of the cache key of some provider, or steer requests to a machine.
 PARAMETERS = frozenset(
-    ["tool_choice", "parallel_tool_calls", "response_format", "text", "reasoning", "reasoning_effort", "verbosity", "thinking", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "cache_control", "cache_salt", "service_tier", "output_config", "context_management", "toolChoice", "toolConfig", "generationConfig", "cachedContent", "previous_response_id", "max_tokens", "max_completion_tokens", "max_output_tokens", "temperature", "top_p", "top_k", "stop", "stop_sequences", "stream", "stream_options", "seed", "n", "user", "metadata", "store", "logprobs", "top_logprobs", "frequency_penalty", "presence_penalty", "logit_bias", "sampling_params", "ignore_eos"]
+    [
+        "tool_choice",
+        "parallel_tool_calls",
+        "response_format",
+        "text",
+        "reasoning",
+        "reasoning_effort",
+        "verbosity",
+        "thinking",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "cache_control",
+        "cache_salt",
+        "service_tier",
+        "output_config",
+        "context_management",
+        "toolChoice",
+        "toolConfig",
+        "generationConfig",
+        "cachedContent",
+        "previous_response_id",
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "stop",
+        "stop_sequences",
+        "stream",
+        "stream_options",
+        "seed",
+        "n",
+        "user",
+        "metadata",
+        "store",
+        "logprobs",
+        "top_logprobs",
+        "frequency_penalty",
+        "presence_penalty",
+        "logit_bias",
+        "sampling_params",
+        "ignore_eos",
+    ]
 )
 _ENVELOPE = frozenset(
-    ["timestamp", "id", "session_id", "model", "namespace", "call_site", "tools", "functions", "messages", "system", "instructions", "input", "prompt", "text", "token_ids", "tokens", "input_ids", "hash_ids", "block_size", "input_length", "output", "output_tokens", "output_length", "usage", "arrival", "key", "contents", "systemInstruction", "system_instruction", "prompt_token_ids"]
+    [
+        "timestamp",
+        "id",
+        "session_id",
+        "model",
+        "namespace",
+        "call_site",
+        "tools",
+        "functions",
+        "messages",
+        "system",
+        "instructions",
+        "input",
+        "prompt",
+        "text",
+        "token_ids",
+        "tokens",
+        "input_ids",
+        "hash_ids",
+        "block_size",
+        "input_length",
+        "output",
+        "output_tokens",
+        "output_length",
+        "usage",
+        "arrival",
+        "key",
+        "contents",
+        "systemInstruction",
+        "system_instruction",
+        "prompt_token_ids",
+    ]
 )
 
 
@@ -50,8 +125,11 @@ def record_of(body: Mapping[str, Any], place: Place, name: str, options: Options
 
 def _envelope(record: Record, body: Mapping[str, Any]) -> None:
     record.id = text_or_none(body.get("id"))
+    if isinstance(body.get("id"), int) and not isinstance(body["id"], bool):
+        record.given_id = body["id"]
     record.session_id = text_or_none(body.get("session_id"))
     record.namespace = text_or_none(body.get("namespace", body.get("key")))
+    record.empty_key = body.get("namespace", body.get("key")) == ""
     record.call_site = text_or_none(body.get("call_site"))
     if body.get("timestamp") is not None:
         record.timestamp = milliseconds(body["timestamp"])
@@ -59,6 +137,8 @@ def _envelope(record: Record, body: Mapping[str, Any]) -> None:
             raise Unreadable(f"not a time: {str(body['timestamp'])[:40]!r}", "timestamp")
     elif body.get("arrival") is not None:
         record.timestamp = milliseconds(body["arrival"], "s")
+        if record.timestamp is None:
+            raise Unreadable(f"not a time: {str(body['arrival'])[:40]!r}", "arrival")
     record.usage = usage_of(body.get("usage"))
     output = body.get("output")
     record.output = output
