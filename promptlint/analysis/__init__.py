@@ -4,7 +4,7 @@
 """
 
 from promptlint.analysis.assumptions import Assumptions, count_tokens
-from promptlint.analysis.callsite import BlockSummary, CallSite, call_sites, describe
+from promptlint.analysis.callsite import BlockSummary, CallSite, call_sites, describe, terms_used
 from promptlint.analysis.estimate import Cost, cost_of, hit_rate, tokens_behind
 from promptlint.analysis.render import Item, Rendered, render
 
@@ -21,5 +21,6 @@ __all__ = [
     "describe",
     "hit_rate",
     "render",
+    "terms_used",
     "tokens_behind",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from promptlint.analysis.assumptions import Assumptions
@@ -10,7 +11,7 @@ from promptlint.analysis.estimate import hit_rate
 from promptlint.analysis.render import Item, Rendered, render
 from promptlint.ir import BlockKind, Growth, Prompt, Unresolved, Volatility
 
-__all__ = ["BlockSummary", "CallSite", "call_sites", "describe"]
+__all__ = ["BlockSummary", "CallSite", "call_sites", "describe", "terms_used"]
 
 _NEXT = {
     "database": "promptlint record -- COMMAND",
@@ -80,7 +81,7 @@ def describe(rendered: Rendered) -> CallSite:
         _blocks(rendered),
         rendered.prompt_tokens,
         rendered.cacheable_prefix_tokens,
-        hit_rate(rendered.main(), rendered.assumptions.profile),
+        hit_rate(rendered.main(), rendered.assumptions.profile, rendered.terms),
         cache_key(rendered),
     )
 
@@ -94,6 +95,23 @@ def call_sites(prompts: tuple[Prompt, ...], assumptions: Assumptions) -> tuple[C
         site_id = prompt.id if number == 1 else f"{prompt.id}#{number}"
         sites.append(describe(render(prompt, assumptions, site_id)))
     return tuple(sites)
+
+
+def terms_used(sites: Iterable[CallSite]) -> dict[str, object]:
+    """The provider terms behind the hit rates, for the report's `assumptions`: by provider page, what applied and when it was checked."""
+    used: dict[str, object] = {}
+    for site in sites:
+        terms = site.rendered.terms
+        if terms is not None:
+            used[terms.provider] = {
+                "minimum_tokens": terms.minimum,
+                "match": terms.mode,
+                "block_tokens": terms.block,
+                "lifetime_seconds": terms.ttl_seconds,
+                "breakpoints": "as marked" if terms.mode == "breakpoint" else "none needed",
+                "verified": terms.verified,
+            }
+    return dict(sorted(used.items()))
 
 
 def cache_key(rendered: Rendered) -> str:

@@ -4,18 +4,26 @@ The formula is the contract's: with N requests a day and D(v) distinct values a 
 An append-only history of a session with R = N / D(session) requests counts the turns that were sent before. At request k it holds the k - 1
 turns before, of which all but the last were already part of request k - 1; averaged over k this is the share 1 - 2 / R. A change more
 often than per session takes its own D / N off.
+
+Where the provider's terms are known, they apply: nothing below its minimum is cached, prefixes are floored to its blocks or end at its
+breakpoints, and a prefix that is shared by all, a tenant, a document or a user is still there with probability 1 - exp(-rate x lifetime), for requests
+that arrive at random over the day. Requests of one session or turn follow each other within the lifetime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from promptlint.analysis.render import Item, Rendered
 from promptlint.catalog.profiles import Profile
+from promptlint.catalog.providers import Terms
 from promptlint.ir import Confidence, Volatility
 
 __all__ = ["Cost", "cost_of", "hit_rate", "tokens_behind"]
+
+_DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,8 @@ class Cost:
 
     `behind`: tokens after it that live longer. `lost`: of them, expected tokens a request that are computed again because of values that
     change as often as this one. `if_fixed`: the hit rate when this value, and every one that changes at least as often and is known with
-    medium confidence or more, stands behind what lives longer.
+    medium confidence or more, stands behind what lives longer. The hit rates follow the provider's terms; `lost` does not, because the same code
+    often runs against a server of one's own.
     """
 
     behind: int
@@ -41,18 +50,74 @@ def credit(item: Item, governing: Volatility, profile: Profile) -> float:
     return max(0.0, 1 - profile.miss_share(governing))
 
 
-def hit_rate(items: Iterable[Item], profile: Profile) -> float:
-    """Expected cached tokens / prompt tokens of items in this order; 0 for an empty prompt."""
+def hit_rate(
+    items: Sequence[Item], profile: Profile, terms: Terms | None = None, *, best_breakpoint: bool = False
+) -> float:
+    """Expected cached tokens / prompt tokens of items in this order; 0 for an empty prompt.
+
+    `best_breakpoint`: where a provider caches up to marks only, assume one at the end of each part (what a fix would set).
+    """
     governing = Volatility.STATIC
     total = 0
-    cached = 0.0
+    shares: list[tuple[float, int]] = []  # share of requests that reuse the prompt up to here, tokens up to here
     for item in items:
         governing = max(governing, item.own)
         total += item.tokens
-        cached += item.tokens * credit(item, governing, profile)
+        share = credit(item, governing, profile)
+        if terms is not None and not item.append:
+            share *= _still_there(governing, profile, terms)
+        shares.append((share, total))
         if item.append:
             governing = max(governing, _behind_history(item))
-    return cached / total if total else 0.0
+    if not total:
+        return 0.0
+    if terms is None:
+        before = [0, *(length for _, length in shares)]
+        return sum(share * (length - start) for (share, length), start in zip(shares, before, strict=False)) / total
+    marks = _marks(items, terms, best_breakpoint=best_breakpoint)
+    cached = 0.0
+    # A request that shares at least the first k parts reuses what the provider stored of them.
+    least = 1.0
+    steps = []
+    for share, length in shares:
+        least = min(least, share)
+        steps.append((least, length))
+    for (share, length), (following, _) in zip(steps, [*steps[1:], (0.0, 0)], strict=True):
+        cached += (share - following) * _stored(length, terms, marks)
+    return cached / total
+
+
+def _still_there(governing: Volatility, profile: Profile, terms: Terms) -> float:
+    """The probability that the last request with the same prefix lies within the provider's lifetime."""
+    lifetime = terms.ttl_seconds
+    if lifetime is None or governing > Volatility.USER:
+        return 1.0
+    each_day = profile.requests_per_day / profile.distinct(governing)
+    return 1 - math.exp(-each_day * lifetime / _DAY_SECONDS)
+
+
+def _stored(length: int, terms: Terms, marks: Sequence[int] | None) -> int:
+    """Tokens that the provider can reuse of a shared prefix."""
+    if marks is not None:
+        length = max((mark for mark in marks if mark <= length), default=0)
+    if length < terms.minimum:
+        return 0
+    return length // terms.block * terms.block if terms.mode == "block" else length
+
+
+def _marks(items: Sequence[Item], terms: Terms, *, best_breakpoint: bool) -> list[int] | None:
+    """Token positions at which the provider stores a prefix; None where every position will do."""
+    if terms.mode != "breakpoint" or best_breakpoint:
+        return None
+    marks: list[int] = []
+    length = 0
+    for position, item in enumerate(items):
+        length += item.tokens
+        last = position + 1 == len(items) or items[position + 1].block_index != item.block_index
+        marked = item.block is not None and item.block.breakpoint is not None
+        if last and (marked or terms.implicit):
+            marks.append(length)
+    return marks
 
 
 def _behind_history(item: Item) -> Volatility:
@@ -83,7 +148,12 @@ def cost_of(rendered: Rendered, item: Item, volatility: Volatility) -> Cost:
     whole = tuple(rendered.seen_from(item, rendered.items))
     moved = [other for other in whole if _moves(other, item, volatility)]
     kept = [other for other in whole if not _moves(other, item, volatility)]
-    return Cost(behind, max(0.0, lost), hit_rate(whole, profile), hit_rate([*kept, *moved], profile))
+    return Cost(
+        behind,
+        max(0.0, lost),
+        hit_rate(whole, profile, rendered.terms),
+        hit_rate([*kept, *moved], profile, rendered.terms, best_breakpoint=True),
+    )
 
 
 def _moves(other: Item, item: Item, volatility: Volatility) -> bool:

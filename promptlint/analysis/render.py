@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from promptlint.analysis.assumptions import Assumptions, count_tokens
+from promptlint.catalog.providers import Terms, page_for, pick, resolve
 from promptlint.ir import (
     Block,
     BlockChoice,
@@ -80,7 +81,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A prompt in rendered order. `longest` holds the arm of each choice that totals count."""
+    """A prompt in rendered order. `longest` holds the arm of each choice that totals count, `terms` the provider's cache terms where the
+    model is known.
+    """
 
     prompt: Prompt
     id: str
@@ -88,6 +91,7 @@ class Rendered:
     longest: dict[int, int] = field(hash=False)
     encoding: str
     assumptions: Assumptions
+    terms: Terms | None = None
 
     def counted(self, item: Item) -> bool:
         """Whether the item is part of the totals: every arm that it stands in is the longest one."""
@@ -135,9 +139,23 @@ class Rendered:
 def render(prompt: Prompt, assumptions: Assumptions, site_id: str = "") -> Rendered:
     """The prompt in the order in which the provider renders its blocks; written order where that is not known."""
     encoding = assumptions.encoding(prompt.model)
+    terms = terms_of(prompt)
+    order = prompt.render_order
+    if not order and terms is not None and "tools" in terms.render_order:
+        order = (BlockKind.TOOLS,)  # system messages keep their place in the list
     walker = _Walker(assumptions, encoding)
-    walker.blocks(_ordered(prompt.blocks, prompt.render_order), Volatility.STATIC)
-    return Rendered(prompt, site_id or prompt.id, tuple(walker.items), walker.longest, encoding, assumptions)
+    walker.blocks(_ordered(prompt.blocks, order), Volatility.STATIC)
+    return Rendered(prompt, site_id or prompt.id, tuple(walker.items), walker.longest, encoding, assumptions, terms)
+
+
+def terms_of(prompt: Prompt) -> Terms | None:
+    """The cache terms of the call site's provider. None unless the model is one of that provider's: an OpenAI client often talks to another server."""
+    if not prompt.provider or not prompt.model:
+        return None
+    page = page_for(prompt.provider, prompt.model)
+    if page is None or not pick(dict.fromkeys(page.models, True), prompt.model, False):
+        return None
+    return resolve(page, prompt.model)
 
 
 def _kind(node: BlockNode) -> BlockKind | None:

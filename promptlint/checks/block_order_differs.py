@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from promptlint.analysis import CallSite, Cost, hit_rate
+from promptlint.analysis import CallSite, Cost
 from promptlint.analysis.identity import Unit, common_prefix_tokens, units
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
@@ -137,7 +137,7 @@ def _raise(
         return None
     here, there = _first_difference(layout, reference, keys)
     profile = context.assumptions.profile
-    now = hit_rate(site.rendered.main(), profile)
+    now = site.estimated_hit_rate
     names = " before ".join(short(_title(unit), 24) for unit in here)
     others = f"{votes} other call sites" if votes > 1 else "the other call site"
     return Raised(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from promptlint.analysis import CallSite, Cost, Item, hit_rate
+from promptlint.analysis import CallSite, Cost, Item
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
 from promptlint.finding import Note
@@ -30,13 +30,12 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
         owner = _owner(site, item) if item else None
         if item is not None and owner is not None and item.tokens >= params.min_tokens_behind:
             groups[owner].append((site, item))
-    profile = context.assumptions.profile
     for members in groups.values():
         first, first_item = members[0]
         for site, item in members[1:]:
             if _head(first, first_item) == _head(site, item) or site.prompt.span == first.prompt.span:
                 continue
-            now = hit_rate(site.rendered.main(), profile)
+            now = site.estimated_hit_rate
             expression = item.node.expression if isinstance(item.node, Hole) else ""
             place = item.block.placed or item.block.span if item.block else site.prompt.span
             yield Raised(

@@ -196,3 +196,38 @@ def test_items_carry_the_confidence_of_what_changes():
     rendered = render(s.prompt(s.user(s.text("a"), s.hole("unknown", confidence=Confidence.LOW))), TYPICAL)
     assert [item.confidence for item in rendered.items] == [Confidence.HIGH, Confidence.LOW]
     assert [type(item.node) for item in rendered.items] == [Text, Hole]
+
+
+def test_terms_apply_where_the_model_is_the_providers():
+    def rate(model, text, provider="openai"):
+        s = Source()
+        prompt = s.prompt(s.system(s.text(text)), s.user(s.hole("request", tokens=50)), provider=provider, model=model)
+        return describe(render(prompt, TYPICAL)).estimated_hit_rate
+
+    short, long = RULES * 10, RULES * 200
+    assert rate("gpt-4o", short) == 0  # below the minimum of 1,024 tokens
+    assert rate("my-own-model", short) > 0.5  # an OpenAI client that talks to another server
+    floored = tokens(long) // 128 * 128
+    assert rate("gpt-4o", long) == pytest.approx(floored * (1 - 1 / N) / (tokens(long) + 50), rel=1e-3)
+    assert rate("claude-sonnet-4-5", long, "anthropic") == 0  # nothing is cached without a mark
+
+
+def test_a_mark_is_where_the_prefix_ends():
+    s = Source()
+    head, tail = s.system(s.text(RULES * 100)), s.user(s.text(RULES * 100))
+    marked = dataclasses.replace(head, breakpoint=head.span)
+    prompt = s.prompt(marked, tail, provider="anthropic", model="claude-sonnet-4-5")
+    rendered = render(prompt, TYPICAL)
+    expected = tokens(RULES * 100) / (2 * tokens(RULES * 100))
+    assert hit_rate(rendered.main(), TYPICAL.profile, rendered.terms) == pytest.approx(expected, rel=1e-3)
+    assert hit_rate(rendered.main(), TYPICAL.profile, rendered.terms, best_breakpoint=True) == pytest.approx(
+        1, rel=1e-3
+    )
+
+
+def test_a_users_prefix_has_often_expired():
+    s = Source()
+    user = s.hole("user", Volatility.USER, tokens=10)
+    block = dataclasses.replace(s.system(user, s.text(RULES * 100)), breakpoint=s.span())
+    rendered = render(s.prompt(block, provider="anthropic", model="claude-sonnet-4-5"), TYPICAL)
+    assert hit_rate(rendered.main(), TYPICAL.profile, rendered.terms) < 0.1
