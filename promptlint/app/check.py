@@ -200,7 +200,7 @@ def _report(analysis: Analysis, request: Request, selection: _Selection) -> mode
     refused = {item.path for item in unsupported} - parsed
     return model.CheckReport(
         version=__version__,
-        assumptions=analysis.assumptions.as_json(),
+        assumptions=analysis.result.assumptions,
         findings=items,
         call_sites=tuple(call_sites),
         chat_templates=tuple(

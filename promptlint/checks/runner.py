@@ -10,7 +10,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from promptlint.analysis import Assumptions, CallSite, call_sites
+from promptlint.analysis import Assumptions, CallSite, call_sites, terms_used
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, dearest_first
 from promptlint.errors import UserError
@@ -22,10 +22,11 @@ __all__ = ["CheckResult", "parameters", "run"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Findings, dearest first, whatever their persona and confidence; and the call sites."""
+    """Findings, dearest first, whatever their persona and confidence; the call sites; and what the estimates assume."""
 
     findings: tuple[Finding, ...]
     call_sites: tuple[CallSite, ...]
+    assumptions: Mapping[str, object]
 
 
 def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -> CheckResult:
@@ -42,7 +43,8 @@ def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -
             found: Iterable[Raised] = module.check(context, rule, parameters(rule))
             raised.extend((rule.precedence, each) for each in found)
     prompts = {site.id: site.prompt for site in sites}
-    return CheckResult(tuple(dearest_first(_folded(_settled(raised), prompts))), sites)
+    known = {**assumptions.as_json(), "provider_terms": terms_used(sites)}
+    return CheckResult(tuple(dearest_first(_folded(_settled(raised), prompts))), sites, known)
 
 
 def parameters(rule: Rule) -> Any:
