@@ -120,7 +120,7 @@ def read_project(project: Project, discovery: Discovery) -> Reading:
     if discovery.jinja:
         reading += jinja.read(project, discovery.jinja)
     if discovery.prompts:
-        reading += prompt_file.read(project, discovery.prompts)
+        reading += prompt_file.read(project, discovery.prompts, templates=jinja.read_template)
     return reading
 
 
@@ -200,7 +200,7 @@ def _report(analysis: Analysis, request: Request, selection: _Selection) -> mode
     refused = {item.path for item in unsupported} - parsed
     return model.CheckReport(
         version=__version__,
-        assumptions=analysis.result.assumptions,
+        assumptions={**analysis.assumptions.as_json(), **analysis.result.assumptions},
         findings=items,
         call_sites=tuple(call_sites),
         chat_templates=tuple(

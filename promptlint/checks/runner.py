@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -22,11 +22,11 @@ __all__ = ["CheckResult", "parameters", "run"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Findings, dearest first, whatever their persona and confidence; the call sites; and what the estimates assume."""
+    """Findings, dearest first, whatever their persona and confidence; the call sites; and what the estimates assume beyond `Assumptions`."""
 
     findings: tuple[Finding, ...]
     call_sites: tuple[CallSite, ...]
-    assumptions: Mapping[str, object]
+    assumptions: Mapping[str, object] = field(default_factory=dict)
 
 
 def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -> CheckResult:
@@ -43,8 +43,8 @@ def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -
             found: Iterable[Raised] = module.check(context, rule, parameters(rule))
             raised.extend((rule.precedence, each) for each in found)
     prompts = {site.id: site.prompt for site in sites}
-    known = {**assumptions.as_json(), "provider_terms": terms_used(sites)}
-    return CheckResult(tuple(dearest_first(_folded(_settled(raised), prompts))), sites, known)
+    findings = tuple(dearest_first(_folded(_settled(raised), prompts)))
+    return CheckResult(findings, sites, {"provider_terms": terms_used(sites)})
 
 
 def parameters(rule: Rule) -> Any:
