@@ -96,7 +96,8 @@ def _parts(settings: Settings, request: Request, discovery: Discovery) -> Iterat
     for path, text in sorted((request.overlay or {}).items()):
         yield f"{path}\0{text}"
     for item in discovery.listed:
-        yield f"{item.path}\0{item.role}\0{item.given}"
+        if item.role != "skipped":
+            yield f"{item.path}\0{item.role}\0{item.given}"
     for problem in discovery.problems:
         yield repr(problem)
 
