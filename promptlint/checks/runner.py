@@ -12,12 +12,15 @@ from typing import Any
 
 from promptlint.analysis import Assumptions, CallSite, call_sites, terms_used
 from promptlint.catalog.rules import Rule
-from promptlint.checks.base import Context, Raised, dearest_first
+from promptlint.checks.base import Context, Raised, dearest_first, short
 from promptlint.errors import UserError
 from promptlint.finding import Finding, Note
 from promptlint.ir import Prompt, Reading
 
 __all__ = ["CheckResult", "parameters", "run"]
+
+MERGED_TOKENS = 16
+MERGED_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,10 @@ def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -
             found: Iterable[Raised] = module.check(context, rule, parameters(rule))
             raised.extend((rule.precedence, each) for each in found)
     prompts = {site.id: site.prompt for site in sites}
-    findings = tuple(dearest_first(_folded(_settled(raised), prompts)))
+    settled = _merged(
+        _settled(raised), frozenset(rule.name for rule in rules.values() if rule.check == "volatile_in_prefix")
+    )
+    findings = tuple(dearest_first(_folded(settled, prompts)))
     return CheckResult(findings, sites, {"provider_terms": terms_used(sites)})
 
 
@@ -88,6 +94,43 @@ def _settled(raised: Iterable[tuple[int, Raised]]) -> list[Finding]:
         if each.subject is not None:
             best[each.subject] = min(precedence, best.get(each.subject, precedence))
     return [each.finding for precedence, each in raised if each.subject is None or precedence == best[each.subject]]
+
+
+def _merged(findings: Iterable[Finding], rules: frozenset[str]) -> list[Finding]:
+    """Values of one rule that stand next to each other, with next to nothing between them, are one finding: one edit moves them all.
+
+    Of the same value in several places of one prompt the first is the fault; the others lose nothing more.
+    """
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    merged: list[Finding] = []
+    for each in findings:
+        if each.rule in rules:
+            groups.setdefault((each.rule, each.call_site, each.span.path), []).append(each)
+        else:
+            merged.append(each)
+    for group in groups.values():
+        runs: list[list[Finding]] = []
+        for each in sorted(group, key=lambda each: (-each.tokens_behind, each.span)):
+            run = next((run for run in runs if _belongs(each, run)), None)
+            if run is None:
+                runs.append([each])
+            else:
+                run.append(each)
+        for run in runs:
+            first = max(run, key=lambda each: each.confidence)
+            others = tuple(
+                Note(each.span, f"`{short(each.expression)}` here too") for each in run if each.span != first.span
+            )
+            merged.append(replace(first, related=(*first.related, *others)) if others else first)
+    return merged
+
+
+def _belongs(finding: Finding, run: list[Finding]) -> bool:
+    if any(finding.expression == each.expression and finding.confidence <= each.confidence for each in run):
+        return True
+    first, last = run[0], run[-1]
+    near = abs(finding.span.line - first.span.line) <= MERGED_LINES
+    return near and last.tokens_behind - finding.tokens_behind < MERGED_TOKENS
 
 
 def _folded(findings: Iterable[Finding], prompts: Mapping[str, Prompt]) -> list[Finding]:

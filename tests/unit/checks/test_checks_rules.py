@@ -355,4 +355,40 @@ def test_the_place_is_the_slot_behind_which_the_text_is_spelled():
     s = Source()
     [found] = findings(s.prompt(s.system(head, hole, tail)))
     assert found.span == slot
-    assert [note.span for note in found.trace][0] == call
+    assert next(note.span for note in found.trace) == call
+
+
+def test_values_next_to_each_other_are_one_finding():
+    s = Source()
+    prompt = s.prompt(
+        s.system(
+            s.text("name: "),
+            s.hole("user", Volatility.USER, name="user.name"),
+            s.text("\nmail: "),
+            s.hole("user", Volatility.USER, name="user.mail"),
+            s.text(LONG),
+        )
+    )
+    [found] = findings(prompt)
+    assert found.expression == "user.name"
+    assert [note.span.line for note in found.related] == [4]
+
+
+def test_the_same_value_again_further_down_is_the_same_fault():
+    s = Source()
+    slot = [
+        s.hole("user", Volatility.USER, name="username"),
+        s.text(LONG),
+        s.hole("user", Volatility.USER, name="username"),
+        s.text(LONG),
+    ]
+    [found] = findings(s.prompt(s.system(*slot)))
+    assert found.span.line == 1
+    s = Source()
+    other = [
+        s.hole("user", Volatility.USER, name="username"),
+        s.text(LONG),
+        s.hole("user", Volatility.USER, name="city"),
+        s.text(LONG),
+    ]
+    assert len(findings(s.prompt(s.system(*other)))) == 2
