@@ -9,10 +9,10 @@ from typing import Protocol
 
 from promptlint.errors import UserError
 
-__all__ = ["DEFAULT", "EMBEDDED", "Tokenizer", "for_model", "get"]
+__all__ = ["DEFAULT", "EMBEDDED", "Tokenizer", "get"]
 
 DEFAULT = "o200k_base"
-EMBEDDED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "llama4", "qwen3")
+EMBEDDED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
 
 
 class Tokenizer(Protocol):
@@ -32,7 +32,7 @@ class Tokenizer(Protocol):
 
 
 def _clean(text: str) -> str:
-    """Lone surrogates (half of a \\u pair in broken JSON) have no UTF-8 form; servers replace them, and so do we."""
+    """Lone surrogates (half of an escaped pair, from broken JSON) have no UTF-8 form; servers replace them, and so do we."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -48,7 +48,7 @@ class _Quicktok:
     def encode(self, text: str) -> Sequence[int]:
         try:
             ids: Sequence[int] = self._encoding.encode_ordinary(text)
-        except UnicodeEncodeError:
+        except (TypeError, UnicodeEncodeError):  # lone surrogates have no UTF-8 form
             ids = self._encoding.encode_ordinary(_clean(text))
         return ids
 
@@ -125,20 +125,3 @@ def get(name: str = DEFAULT) -> Tokenizer:
     if Path(name).is_dir() or "/" in name:
         return _Transformers(name)
     return _Tiktoken(name)
-
-
-_FAMILIES = (
-    ("gpt-oss", "o200k_harmony"), ("gpt-4o", "o200k_base"), ("gpt-4.1", "o200k_base"), ("gpt-4.5", "o200k_base"), ("gpt-4", "cl100k_base"),
-    ("gpt-3.5", "cl100k_base"), ("text-embedding-3", "cl100k_base"), ("gpt-", "o200k_base"), ("chatgpt", "o200k_base"), ("o1", "o200k_base"),
-    ("o3", "o200k_base"), ("o4", "o200k_base"), ("llama-3", "llama3"), ("llama3", "llama3"), ("llama-4", "llama4"), ("llama4", "llama4"),
-    ("qwen3", "qwen3"), ("qwen2.5", "qwen3"), ("qwen", "qwen3"), ("qwq", "qwen3"),
-)  # fmt: skip
-
-
-def for_model(model: str) -> str:
-    """Name of the embedded tokenizer of a model, by the family in its name; `DEFAULT` where the family is not known or not public."""
-    name = model.lower().rpartition("/")[2]
-    for family, tokenizer in _FAMILIES:
-        if name.startswith(family) or (len(family) > 2 and f"-{family}" in name):
-            return tokenizer
-    return DEFAULT

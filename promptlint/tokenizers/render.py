@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from promptlint.tokenizers.segments import Run
 
-__all__ = ["Conversation", "Rendered", "Renderer", "compact", "content_text", "plain_tags"]
+__all__ = ["Conversation", "Rendered", "Renderer", "compact", "content_text", "family", "plain_tags", "renderer"]
 
 
 def compact(value: Any) -> str:
@@ -23,12 +23,13 @@ def compact(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a request sends, in the shape of its body. `answer` is the message that came back, where it is known."""
+    """What a request sends, in the shape of its body. `answer` is the message that came back, where it is known; `date` what a dated template prints."""
 
     messages: Sequence[Any]
     tools: Sequence[Any] | None = None
     system: Any = None
     answer: Any = None
+    date: str = ""
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class Rendered:
 class Renderer(Protocol):
     """Renders a conversation. Raises ValueError for one that the format cannot express."""
 
-    def __call__(self, conversation: Conversation) -> Rendered: ...
+    def __call__(self, conversation: Conversation, /) -> Rendered: ...
 
 
 def content_text(content: Any) -> str:
@@ -98,3 +99,33 @@ def _tagged(message: Any) -> str:
     text = content if isinstance(content, str) else "" if content is None else compact(content)
     calls = message.get("tool_calls")
     return f"<|{message.get('role')}|>\n{text}{compact(calls) if calls else ''}\n<|end|>\n"
+
+
+_FAMILIES = (("qwen", "qwen3"), ("qwq", "qwen3"), ("llama-3", "llama3"), ("llama3", "llama3"), ("meta-llama", "llama3"), ("mistral", "mistral"),
+    ("mixtral", "mistral"), ("gpt-oss", "gpt-oss"), ("hermes", "chatml"), ("yi-", "chatml"), ("internlm", "chatml"))  # fmt: skip
+
+
+def family(model: str) -> str:
+    """The render mode of a model by its name: the template of an open family, else `provider`."""
+    name = model.lower()
+    return next((mode for key, mode in _FAMILIES if key in name), "provider")
+
+
+def renderer(mode: str) -> Renderer:
+    """The renderer of a mode: `plain-tags`, one of `templates.TEMPLATES`, or the path of a Jinja chat template. Raises UserError."""
+    from pathlib import Path
+
+    from promptlint.errors import UserError
+    from promptlint.tokenizers.templates import TEMPLATES
+
+    if mode == "plain-tags":
+        return plain_tags
+    if mode in TEMPLATES:
+        return TEMPLATES[mode]
+    if Path(mode).exists():
+        from promptlint.tokenizers.jinja_chat import load
+
+        return load(Path(mode))
+    raise UserError(
+        f"unknown render mode {mode!r}; one of: plain-tags, {', '.join(TEMPLATES)}, or a chat template's file or folder"
+    )

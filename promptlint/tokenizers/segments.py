@@ -14,6 +14,7 @@ ASCII ones, so that no combining mark can follow. For other tokenizers nothing i
 from __future__ import annotations
 
 import re
+import zlib
 from array import array
 from collections.abc import Iterable
 
@@ -24,6 +25,7 @@ __all__ = ["ID_BYTES", "TYPECODE", "Run", "SegmentTokenizer", "Special", "pieces
 ID_BYTES = 4
 TYPECODE = "I" if array("I").itemsize == ID_BYTES else "L"
 
+_ABOVE = 1 << 30
 _CUT = re.compile(r"\n(?=[A-Za-z])|[A-Za-z](?= [A-Za-z])")
 _PIECE = 1024
 """Characters after which a cut is looked for: long enough that a call costs little beside its work, short enough to share."""
@@ -85,11 +87,13 @@ class SegmentTokenizer:
         return b"".join(parts)
 
     def special(self, text: str) -> bytes:
-        """The packed id of a special token; one that the vocabulary lacks is spelled as text, as an engine would."""
+        """The packed id of a special token; one that the vocabulary lacks gets an id of its own, above every vocabulary."""
         known = self._specials.get(text)
         if known is None:
             found = self.tokenizer.special(text)
-            known = self._specials[text] = self._encode(text) if found is None else array(TYPECODE, [found]).tobytes()
+            if found is None:
+                found = _ABOVE + zlib.crc32(text.encode("utf-8", "surrogatepass")) % _ABOVE
+            known = self._specials[text] = array(TYPECODE, [found]).tobytes()
         return known
 
     def packed(self, runs: Iterable[Run]) -> bytes:

@@ -63,7 +63,7 @@ class Source:
         if magic[:2] == _GZIP:
             return io.BufferedReader(gzip.GzipFile(fileobj=stream, mode="rb"), 1 << 16)
         if magic == _ZSTD:
-            return io.BufferedReader(_zstd(stream), 1 << 16)
+            return io.BufferedReader(_zstd(stream), 1 << 16)  # type: ignore[type-var]
         return stream
 
 

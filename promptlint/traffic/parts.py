@@ -15,7 +15,19 @@ from promptlint.traffic.record import Record
 
 __all__ = ["Part", "compact", "parts_of"]
 
-_FIRST = ("role", "type", "name", "tool_call_id", "call_id", "reasoning_content", "reasoning", "content", "parts", "tool_calls", "function_call")
+_FIRST = (
+    "role",
+    "type",
+    "name",
+    "tool_call_id",
+    "call_id",
+    "reasoning_content",
+    "reasoning",
+    "content",
+    "parts",
+    "tool_calls",
+    "function_call",
+)
 _ORDERED = frozenset(_FIRST)
 _MARKERS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 _NOT_SENT = frozenset({"id", "status", "timestamp", "created_at", "usage", "finish_reason"})
@@ -59,7 +71,10 @@ def parts_of(record: Record) -> list[Part]:
     if record.token_ids is not None:
         return [Part("token_ids", "token_ids", _as_text(record.token_ids), 0, "user")]
     if record.hash_ids is not None:
-        return [Part(f"hash_ids[{index}]", "hash_ids", str(item), index, "user") for index, item in enumerate(record.hash_ids)]
+        return [
+            Part(f"hash_ids[{index}]", "hash_ids", str(item), index, "user")
+            for index, item in enumerate(record.hash_ids)
+        ]
     found: list[Part] = []
     system, messages = _ROOTS[record.shape]
     if record.tools:
@@ -74,7 +89,9 @@ def parts_of(record: Record) -> list[Part]:
 def unmarked(value: Any) -> Any:
     """The value without cache markers: they are no part of what is compared, and move from turn to turn by design."""
     if isinstance(value, list):
-        return [unmarked(item) for item in value if not (isinstance(item, dict) and len(item) == 1 and "cachePoint" in item)]
+        return [
+            unmarked(item) for item in value if not (isinstance(item, dict) and len(item) == 1 and "cachePoint" in item)
+        ]
     if isinstance(value, dict) and not _MARKERS.isdisjoint(value):
         return {key: item for key, item in value.items() if key not in _MARKERS}
     if isinstance(value, dict) and isinstance(value.get("function"), dict):

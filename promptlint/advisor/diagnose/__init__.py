@@ -17,84 +17,166 @@ The cost of a cause is measured, not estimated: the traffic is replayed with tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from promptlint.advisor.diagnose.causes import Change, classify, repaired
 from promptlint.advisor.diagnose.model import Cause, Diagnosis, Divergence, Likely
-from promptlint.advisor.diagnose.redact import snippet
+from promptlint.advisor.diagnose.redact import AROUND, snippet
+from promptlint.advisor.diagnose.replay import Row, counter_of, price
 from promptlint.advisor.diagnose.trie import Match, Node, Tree, common
-from promptlint.traffic.parts import Part, parts_of
+from promptlint.traffic.parts import Part, compact, parts_of
 from promptlint.traffic.record import INPUT, Record
 
 __all__ = ["MIN_BEHIND", "Cause", "Diagnosis", "Divergence", "Likely", "diagnose"]
 
 MIN_BEHIND = 32
 """Tokens of equal text behind a difference from which on it costs something; the same threshold as in the checks."""
-MAX_REPAIRS = 8
-"""Repairs of one request in a replay: several values of one kind may stand in one prompt."""
-
-Counter = Callable[[str], int]
 
 
 @dataclass(slots=True)
 class _Space:
-    """What one namespace has seen. `sessions`: the last node and number of each session; `threads`: conversations so far."""
+    """What one namespace and model has seen. `sessions`: last node and number of each session; `threads`: conversations so far."""
 
     tree: Tree = field(default_factory=Tree)
     sessions: dict[str, tuple[Node, int]] = field(default_factory=dict)
     threads: int = 0
 
 
-@dataclass(slots=True)
-class _Row:
-    """One request during the diagnosis. `node` is its end in the tree, from which its parts can be read again."""
-
-    number: int
-    record: Record
-    space: _Space
-    key: tuple[str, str]
-    node: Node
-    cached: int
-    total: int
-    fault: bool = False
-    rule: str = ""
-
-
-def diagnose(records: Iterable[Record], count: Counter, *, tokenizer: str = "", min_behind: int = MIN_BEHIND) -> Diagnosis:
-    """Diagnose records in time order. `count` gives the number of tokens of a text; results are cached by the caller.
+def diagnose(
+    records: Iterable[Record], count: Callable[[str], int], *, tokenizer: str = "", min_behind: int = MIN_BEHIND
+) -> Diagnosis:
+    """Diagnose records in time order. `count` gives the number of tokens of a text; it is asked for one text many times.
 
     Records without text or ids are counted for their usage only. Nothing here needs a cache model: the cache has no limit and forgets nothing.
     """
-    found = Diagnosis(tokenizer=tokenizer)
-    spaces: dict[tuple[str, str], _Space] = {}
-    rows: list[_Row] = []
+    run = _Run(count, min_behind, Diagnosis(tokenizer=tokenizer))
     for record in records:
-        _observe(found, record)
+        run.add(record)
+    return run.finish()
+
+
+class _Run:
+    """One pass over the traffic."""
+
+    def __init__(self, count: Callable[[str], int], min_behind: int, found: Diagnosis) -> None:
+        self.count = count
+        self.min_behind = min_behind
+        self.found = found
+        self.spaces: dict[tuple[str, str], _Space] = {}
+        self.rows: list[Row] = []
+
+    def add(self, record: Record) -> None:
+        """Diagnose one request against all earlier ones, then remember it."""
+        _observe(self.found, record)
         parts = parts_of(record)
         if not parts:
-            continue
-        found.requests += 1
+            return
         key = (record.namespace, record.model)
-        space = spaces.setdefault(key, _Space())
-        counter = _counter(record, count)
+        space = self.spaces.setdefault(key, _Space())
         match = space.tree.match(parts)
-        cached, total = _tokens(parts, match, counter)
-        number = len(rows) + 1
-        row = _Row(number, record, space, key, space.tree.root, cached, total)
-        fault = _is_fault(row, parts, match, rows, counter, min_behind)
-        if fault is not None:
-            row.fault, row.rule = True, fault.rule
-            found.divergences.append(_divergence(row, parts, match, rows, fault, counter))
-        moved = None if fault is not None else _other_model(row, match, rows, spaces)
-        if moved is not None:
-            found.divergences.append(moved)
-        row.node = _enter(space, record, parts, number, match)
-        rows.append(row)
-        found.prompt_tokens += total
-        found.cached_tokens += cached
-    found.starts = sum(space.threads for space in spaces.values())
-    _price(found, rows, count)
-    return found
+        row = Row(len(self.rows) + 1, key, counter_of(record, self.count))
+        row.cached, row.total = _tokens(parts, match, row.count)
+        change = self._fault(record, row, parts, match)
+        divergence = None
+        if change is not None:
+            divergence = self._divergence(record, row, parts, match, change)
+        elif record.session_id:
+            divergence = self._other_model(record, row, parts)
+        if divergence is not None:
+            self.found.divergences.append(divergence)
+            row.fault = True
+        row.node = _enter(space, record, parts, row.number, match, fault=row.fault)
+        self.rows.append(row)
+
+    def finish(self) -> Diagnosis:
+        """The diagnosis, with the price of each cause."""
+        found = self.found
+        found.requests = len(self.rows)
+        found.prompt_tokens = sum(row.total for row in self.rows)
+        found.cached_tokens = sum(row.cached for row in self.rows)
+        found.starts = sum(space.threads for space in self.spaces.values())
+        price(found, self.rows)
+        return found
+
+    def _fault(self, record: Record, row: Row, parts: Sequence[Part], match: Match) -> Change | None:
+        """The change, where something was lost; None where nothing was."""
+        if match.whole or match.relative < 0 or match.depth >= len(parts):
+            return None
+        space = self.spaces[row.key]
+        before = space.sessions.get(record.session_id) if record.session_id else None
+        if before is not None:
+            if any(node is before[0] for node in match.path):
+                return None
+        elif _head(match) is not None:
+            return None
+        was = self.rows[match.relative - 1].node.parts()
+        change = classify(was, parts, match.depth, match.chars)
+        if before is not None:
+            return change
+        part = parts[match.depth]
+        in_head = part.message < 0 or part.role in {"system", "developer"}
+        costs = _behind(was, parts, match.depth, change, row.count) >= self.min_behind
+        if part.message == parts[-1].message and not in_head:
+            return change if costs else None
+        if costs or (space.threads <= 1 and not record.session_id):
+            return change
+        alike = row.count(part.text[: match.chars]) >= self.min_behind or 2 * match.chars >= len(part.text)
+        return change if in_head and part.slot != "role" and alike else None
+
+    def _divergence(self, record: Record, row: Row, parts: Sequence[Part], match: Match, change: Change) -> Divergence:
+        part = parts[match.depth]
+        was = self.rows[match.relative - 1].node.parts()
+        there = was[match.depth] if match.depth < len(was) and was[match.depth].slot == part.slot else None
+        moved = change.skip or change.extra
+        was_end, now_end = (match.chars + AROUND,) * 2 if moved else (change.was_end, change.now_end)
+        return Divergence(
+            request=row.number,
+            id=record.id,
+            relative=match.relative,
+            path=part.path,
+            char=_written(part, match.chars),
+            token=row.count(part.text[: match.chars]) if match.chars else 0,
+            prompt_token=row.cached,
+            rule=change.rule,
+            cause=change.cause,
+            was=snippet(there.text, match.chars, was_end) if there is not None else "",
+            now=snippet(part.text, match.chars, now_end),
+            call_site=record.call_site,
+            observed_cached_tokens=record.cached_tokens,
+            place=str(record.place),
+        )
+
+    def _other_model(self, record: Record, row: Row, parts: Sequence[Part]) -> Divergence | None:
+        """A conversation that went on under another model: its text is a continuation, but no cache of the new model has it."""
+        namespace, model = row.key
+        if record.session_id in self.spaces[row.key].sessions:
+            return None
+        for (other_namespace, other), space in self.spaces.items():
+            before = space.sessions.get(record.session_id)
+            if before is None or other_namespace != namespace or other == model:
+                continue
+            node, number = before
+            lost = self.rows[number - 1].total - row.cached
+            old = [(part.slot, part.text) for part in node.parts()]
+            if lost > 0 and [(part.slot, part.text) for part in parts[: len(old)]] == old:
+                return Divergence(
+                    request=row.number,
+                    id=record.id,
+                    relative=number,
+                    path="model",
+                    char=common(other, model),
+                    token=0,
+                    prompt_token=0,
+                    rule="cache-parameter-differs",
+                    cause=f"the model changed from {other or 'none'} to {model or 'none'}",
+                    was=other,
+                    now=model,
+                    tokens_lost=lost,
+                    call_site=record.call_site,
+                    observed_cached_tokens=record.cached_tokens,
+                    place=str(record.place),
+                )
+        return None
 
 
 def _observe(found: Diagnosis, record: Record) -> None:
@@ -103,17 +185,7 @@ def _observe(found: Diagnosis, record: Record) -> None:
         found.observed_cached_tokens = (found.observed_cached_tokens or 0) + record.cached_tokens
 
 
-def _counter(record: Record, count: Counter) -> Counter:
-    """How the texts of a record's parts are counted: ids count themselves, a hashed block its size."""
-    if record.token_ids is not None:
-        return len
-    if record.hash_ids is not None:
-        size = record.block_size or 1
-        return lambda text: size if text else 0
-    return count
-
-
-def _tokens(parts: Sequence[Part], match: Match, count: Counter) -> tuple[int, int]:
+def _tokens(parts: Sequence[Part], match: Match, count: Callable[[str], int]) -> tuple[int, int]:
     """Expected cached tokens and all tokens of a row. The last token is always computed, so at most all but one are cached."""
     sizes = [count(part.text) for part in parts]
     total = sum(sizes)
@@ -123,13 +195,15 @@ def _tokens(parts: Sequence[Part], match: Match, count: Counter) -> tuple[int, i
     return min(cached, max(total - 1, 0)), total
 
 
-def _enter(space: _Space, record: Record, parts: Sequence[Part], number: int, match: Match) -> Node:
+def _enter(space: _Space, record: Record, parts: Sequence[Part], number: int, match: Match, *, fault: bool) -> Node:
     """Put the request into the tree and hand the conversation over to it."""
     head = _head(match)
     if head is not None:
         head.open -= 1
-    else:
-        space.threads += not (record.session_id and record.session_id in space.sessions)
+    elif record.session_id:
+        space.threads += record.session_id not in space.sessions
+    elif not fault and not (match.whole and match.relative > 0):
+        space.threads += 1
     node = space.tree.insert(parts, number)
     node.open += 1
     if record.session_id:
@@ -142,180 +216,40 @@ def _head(match: Match) -> Node | None:
     return next((node for node in reversed(match.path) if node.open > 0 and node.part is not None), None)
 
 
-def _is_fault(row: _Row, parts: Sequence[Part], match: Match, rows: Sequence[_Row], count: Counter, min_behind: int) -> Change | None:
-    """The change, where something was lost; None where nothing was."""
-    if match.whole or match.relative < 0 or match.depth >= len(parts):
-        return None
-    session = row.record.session_id
-    before = row.space.sessions.get(session) if session else None
-    if before is not None:
-        if any(node is before[0] for node in match.path):
-            return None
-    elif _head(match) is not None:
-        return None
-    was = rows[match.relative - 1].node.parts()
-    change = classify(was, parts, match.depth, match.chars)
-    if before is not None:
-        return change
-    behind = _behind(was, parts, match.depth, change, count)
-    part = parts[match.depth]
-    newest = part.message >= 0 and part.message == parts[-1].message and part.role not in {"system", "developer"}
-    if newest:
-        return change if behind >= min_behind else None
-    alone = row.space.threads <= 1 and not session
-    if alone or behind >= min_behind:
-        return change
-    in_head = part.message < 0 or part.role in {"system", "developer"}
-    related = in_head and part.slot != "role" and (count(part.text[: match.chars]) >= min_behind or 2 * match.chars >= len(part.text))
-    return change if related else None
-
-
-def _behind(was: Sequence[Part], now: Sequence[Part], depth: int, change: Change, count: Counter) -> int:
+def _behind(was: Sequence[Part], now: Sequence[Part], depth: int, change: Change, count: Callable[[str], int]) -> int:
     """Tokens behind the difference that both requests share once it is repaired."""
     fixed = repaired(was, now, depth, change)
     if fixed is None:
         return 0
-    start = depth
-    if change.skip:
-        start += len(fixed) - len(now)
+    moved = bool(change.skip or change.extra)
+    start = depth + (len(fixed) - len(now) if change.skip else 0)
     shared = 0
     for index in range(start, min(len(was), len(fixed))):
         old, new = was[index], fixed[index]
         if old.slot != new.slot:
             break
-        same = len(new.text) if old.text == new.text else common(old.text, new.text)
-        begin = change.was_end if index == start and not change.whole and not change.skip and not change.extra else 0
-        if index == start and change.whole:
-            shared += _common_end(was[index].text, now[index].text, count)
-            continue
-        shared += count(new.text[begin:same]) if same > begin else 0
-        if old.text != new.text:
-            break
+        if index == start and not moved:
+            new_text = now[depth].text
+            same = (
+                common(old.text[::-1], new_text[::-1])
+                if change.whole
+                else common(old.text, new.text, change.was_end, change.was_end)
+            )
+            end = len(new_text) if change.whole else change.now_end + same
+            shared += count(new_text[end - same : end]) if same else 0
+            if not change.whole and old.text != new.text:
+                break
+        else:
+            same = common(old.text, new.text)
+            shared += count(new.text[:same]) if same else 0
+            if old.text != new.text:
+                break
     return shared
 
 
-def _common_end(was: str, now: str, count: Counter) -> int:
-    same = common(was[::-1], now[::-1])
-    return count(now[len(now) - same :]) if same else 0
-
-
-def _divergence(row: _Row, parts: Sequence[Part], match: Match, rows: Sequence[_Row], change: Change, count: Counter) -> Divergence:
-    part = parts[match.depth]
-    was = rows[match.relative - 1].node.parts()
-    there = was[match.depth] if match.depth < len(was) and was[match.depth].slot == part.slot else None
-    char = match.chars
-    if there is not None and part.written is not None:
-        char = common(there.spelled, part.spelled) if there.written is not None else _written_offset(part, match.chars)
-    ahead = count(part.text[: match.chars]) if match.chars else 0
-    was_end, now_end = (change.was_end, change.now_end) if not (change.skip or change.extra) else (match.chars + 40, match.chars + 40)
-    return Divergence(
-        request=row.number,
-        id=row.record.id,
-        relative=match.relative,
-        path=part.path,
-        char=char,
-        token=ahead,
-        prompt_token=row.cached,
-        rule=change.rule,
-        cause=change.cause,
-        was=snippet(there.text, match.chars, was_end) if there is not None else "",
-        now=snippet(part.text, match.chars, now_end),
-        call_site=row.record.call_site,
-        observed_cached_tokens=row.record.cached_tokens,
-        place=str(row.record.place),
-    )
-
-
-def _written_offset(part: Part, chars: int) -> int:
-    """Offset in a part's written form of a character of its text: JSON escapes make it longer."""
-    from promptlint.traffic.parts import compact
-
-    lead = part.spelled.find(compact(part.text))
-    return max(lead, 0) + len(compact(part.text[:chars])) - 1
-
-
-def _other_model(row: _Row, match: Match, rows: Sequence[_Row], spaces: dict[tuple[str, str], _Space]) -> Divergence | None:
-    """A conversation that went on under another model: its text is a continuation, but no cache of the new model has it."""
-    session = row.record.session_id
-    if not session or session in row.space.sessions:
-        return None
-    namespace, model = row.key
-    for (other_namespace, other_model), space in spaces.items():
-        before = space.sessions.get(session)
-        if before is None or other_namespace != namespace or other_model == model:
-            continue
-        node, number = before
-        earlier = rows[number - 1]
-        own = [(part.slot, part.text) for part in row.record and parts_of(row.record)]
-        old = [(part.slot, part.text) for part in node.parts()]
-        if own[: len(old)] == old and earlier.total > row.cached:
-            return Divergence(
-                request=row.number, id=row.record.id, relative=number, path="model", char=common(other_model, model), token=0, prompt_token=0,
-                rule="cache-parameter-differs", cause=f"the model changed from {other_model} to {model}", was=other_model, now=model,
-                tokens_lost=earlier.total - row.cached, call_site=row.record.call_site, observed_cached_tokens=row.record.cached_tokens,
-                place=str(row.record.place),
-            )  # fmt: skip
-    return None
-
-
-def _price(found: Diagnosis, rows: Sequence[_Row], count: Counter) -> None:
-    """Replay with each cause repaired; fill the tokens lost and rank the causes."""
-    lost: dict[int, int] = {}
-    rules = dict.fromkeys(divergence.rule for divergence in found.divergences)
-    for rule in rules:
-        gained = _replay(rows, rule, count)
-        own = [divergence for divergence in found.divergences if divergence.rule == rule]
-        extra = 0
-        for divergence in own:
-            if divergence.path == "model":
-                extra += divergence.tokens_lost
-            else:
-                lost[divergence.request] = max(gained[divergence.request - 1], 0)
-        cached = found.cached_tokens + sum(gained) + extra
-        tokens = extra + sum(lost.get(divergence.request, 0) for divergence in own if divergence.path != "model")
-        rate = min(cached / found.prompt_tokens, 1.0) if found.prompt_tokens else 0.0
-        found.causes.append(Cause(rule, len(own), tokens, rate))
-    found.causes.sort(key=lambda cause: (-cause.tokens_lost, -cause.requests, cause.rule))
-    found.divergences = [
-        replace(divergence, tokens_lost=lost[divergence.request]) if divergence.path != "model" else divergence for divergence in found.divergences
-    ]
-
-
-def _replay(rows: Sequence[_Row], rule: str, count: Counter) -> list[int]:
-    """Cached tokens that each request gains when every difference of that rule is repaired, in all requests."""
-    trees: dict[tuple[str, str], Tree] = {}
-    ends: list[Node] = []
-    gained = []
-    for row in rows:
-        tree = trees.setdefault(row.key, Tree())
-        counter = _counter(row.record, count)
-        parts = row.node.parts()
-        match = tree.match(parts)
-        repairs = 0
-        while not match.whole and match.relative >= 0 and match.depth < len(parts) and repairs < MAX_REPAIRS:
-            if not row.fault and _unmatched(parts, match, counter) <= row.total - row.cached:
-                break
-            was = ends[match.relative - 1].parts()
-            change = classify(was, parts, match.depth, match.chars)
-            if change.rule != rule:
-                break
-            fixed = repaired(was, parts, match.depth, change)
-            if fixed is None:
-                break
-            better = tree.match(fixed)
-            if (better.depth, better.chars) <= (match.depth, match.chars):
-                break
-            parts, match = fixed, better
-            repairs += 1
-        ends.append(tree.insert(parts, row.number))
-        expected = min(row.total - _unmatched(parts, match, counter), max(row.total - 1, 0))
-        gained.append(max(expected - row.cached, 0) if repairs else 0)
-    return gained
-
-
-def _unmatched(parts: Sequence[Part], match: Match, count: Counter) -> int:
-    """Tokens of the row behind its match. Repairs put text in ahead of the match only, so what is behind is the request's own."""
-    left = sum(count(part.text) for part in parts[match.depth :])
-    if match.depth < len(parts) and match.chars:
-        left -= count(parts[match.depth].text[: match.chars])
-    return max(left, 0)
+def _written(part: Part, chars: int) -> int:
+    """The offset of a character of a part's text in its written form, where JSON around it and escapes within it take room."""
+    if part.written is None:
+        return chars
+    lead = part.written.find(compact(part.text))
+    return lead + len(compact(part.text[:chars])) - 1

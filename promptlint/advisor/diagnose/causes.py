@@ -96,93 +96,109 @@ def _candidates(now: str, at: int) -> list[int]:
     return [at, *(j for j in range(at + 1, end + 1) if not (now[j].isalnum() and now[j - 1].isalnum()))]
 
 
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """Two texts that part behind `at` characters and are in step again at `was_end` and `now_end`."""
+
+    was: str
+    now: str
+    at: int
+    was_end: int
+    now_end: int
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longer of the two differing stretches."""
+        return max(self.was_end, self.now_end) - self.at
+
+    def touches(self, pattern: re.Pattern[str]) -> bool:
+        """Whether in both texts a match of the pattern reaches into the differing stretch."""
+        return _reaches(self.was, self.at, self.was_end, pattern) and _reaches(self.now, self.at, self.now_end, pattern)
+
+    @property
+    def label(self) -> str:
+        """The line ahead of the value, without the part of the value that both texts share."""
+        line = self.now[max(0, self.at - 60) : self.at].rpartition("\n")[2]
+        word = re.search(r"[\w.+@/\\-]*$", line)
+        return line[: word.start()] if word else line
+
+
+def _reaches(text: str, start: int, end: int, pattern: re.Pattern[str], reach: int = 48) -> bool:
+    low = max(0, start - reach)
+    end = max(end, start + 1)
+    return any(
+        match.start() + low <= end and match.end() + low >= start for match in pattern.finditer(text[low : end + reach])
+    )
+
+
 def classify(was: Sequence[Part], now: Sequence[Part], depth: int, chars: int) -> Change:
     """The cause of the divergence of `now` from `was` in part `depth` behind `chars` equal characters."""
     part = now[depth]
     there = was[depth] if depth < len(was) else None
     if there is None or there.slot != part.slot:
-        return _messages(was, now, depth, chars, None)
+        return Change("history-rewritten", "another message stands where an old one stood", 0, 0, whole=True)
     if part.slot == "tools":
         return _tools(there.text, part.text, chars)
-    head = part.message < 0 or part.role in {"system", "developer"} or part.slot == "prompt"
     moved = None if part.message < 0 or part.slot == "prompt" else _shift(was, now, part.message)
     if moved is not None:
         return moved
-    was_end, now_end = resync(there.text, part.text, chars)
-    value = _value(there.text, part.text, chars, was_end, now_end)
+    difference = _Difference(there.text, part.text, chars, *resync(there.text, part.text, chars))
+    value = _value(difference)
     if value is not None:
-        return Change(*value, was_end, now_end)
-    if head:
-        return _head(there, part, was, now, chars, was_end, now_end)
-    return _messages(was, now, depth, chars, (was_end, now_end))
+        return Change(*value, difference.was_end, difference.now_end)
+    if part.message < 0 or part.role in {"system", "developer"} or part.slot == "prompt":
+        return _head(difference, part, was, now)
+    return _message(difference, part, now)
 
 
-def _around(text: str, start: int, end: int, pattern: re.Pattern[str], reach: int = 48) -> bool:
-    """Whether a match of the pattern touches the stretch from `start` to `end` of the text."""
-    low = max(0, start - reach)
-    window = text[low : end + reach]
-    return any(match.start() + low <= end and match.end() + low >= start and match.end() + low > start - 1 for match in pattern.finditer(window))
-
-
-def _both(pattern: re.Pattern[str], was: str, now: str, at: int, was_end: int, now_end: int) -> bool:
-    return _around(was, at, max(was_end, at + 1), pattern) and _around(now, at, max(now_end, at + 1), pattern)
-
-
-def _value(was: str, now: str, at: int, was_end: int, now_end: int) -> tuple[str, str] | None:
-    """The rule and the cause where the differing stretch is one recognisable value."""
-    old, new = was[at:was_end], now[at:now_end]
-    if max(len(old), len(new)) > _LONG and not _same_items(was[at:], now[at:]):
-        return None
-    label = now[max(0, at - 60) : at]
-    line = label.rpartition("\n")[2]
-    word = re.search(r"[\w.+@/\\-]*$", line)
-    before = line[: word.start()] if word else line
-    if "".join(was[at:].split()) == "".join(now[at:].split()):
+def _value(found: _Difference) -> tuple[str, str] | None:
+    """The rule and the cause where the difference is one recognisable value or order."""
+    was, now = found.was[found.at :], found.now[found.at :]
+    if "".join(was.split()) == "".join(now.split()):
         return "text-drift", "the same text with other whitespace"
-    if max(len(old), len(new)) <= _LONG:
-        if _both(_CLOCK, was, now, at, was_end, now_end):
+    short = found.longest <= _LONG
+    label = found.label
+    if short:
+        if found.touches(_CLOCK):
             return "clock-in-prefix", "a clock value"
-        if _both(_RANDOM, was, now, at, was_end, now_end) or (_RANDOM_LABEL.search(before) and old and new):
+        if found.touches(_RANDOM) or _RANDOM_LABEL.search(label):
             return "random-in-prefix", "an id that is new each time"
-        counted = _counter(was, now, at, was_end, now_end, before)
+        counted = _counter(found, label)
         if counted:
             return "counter-in-prefix", counted
-    if _same_items(was[at:], now[at:]):
-        listing = _LISTING.search(_items(now[at:])[0]) if _items(now[at:]) else None
-        if listing:
+    if _same_items(was, now):
+        items = _items(now)
+        if items and _LISTING.search(items[0]):
             return "unsorted-listing", "the same listing in another order"
-        if now[at:].lstrip()[:1] in {'"', "{"} or '":' in now[at : at + 80]:
+        if now.lstrip()[:1] in {'"', "{"} or '":' in now[:80]:
             return "unsorted-json", "the same fields in another order"
         return "unordered-iteration", "the same items in another order"
-    if max(len(old), len(new)) > _LONG:
-        return None
-    if _HOST_LABEL.search(before) or _both(_PATH, was, now, at, was_end, now_end):
+    if short and (_HOST_LABEL.search(label) or found.touches(_PATH)):
         return "host-state-in-prefix", "state of the machine"
-    if _USER_LABEL.search(before) or _both(_MAIL, was, now, at, was_end, now_end):
+    if short and (_USER_LABEL.search(label) or found.touches(_MAIL)):
         return "user-data-before-shared", "a value of the user, tenant or session"
     return None
 
 
-def _counter(was: str, now: str, at: int, was_end: int, now_end: int, before: str) -> str | None:
+def _counter(found: _Difference, label: str) -> str | None:
     """What is counted, where both texts have a number at the place and either its label or its step says that it counts."""
     numbers = []
-    for text, end in ((was, was_end), (now, now_end)):
-        low = at
-        while low > 0 and (text[low - 1].isdigit() or text[low - 1] in ",._"):
-            low -= 1
+    low = found.at
+    while low > 0 and (found.now[low - 1].isdigit() or found.now[low - 1] in ",._"):
+        low -= 1
+    for text, end in ((found.was, found.was_end), (found.now, found.now_end)):
         match = _NUMBER.match(text, low)
-        if match is None or match.end() < min(end, at + 1):
+        if match is None or match.end() < min(end, found.at + 1):
             return None
-        digits = re.sub(r"[,_]", "", match.group()).rstrip(".")
         try:
-            numbers.append(float(digits))
+            numbers.append(float(re.sub(r"[,_]", "", match.group()).rstrip(".")))
         except ValueError:
             return None
     if numbers[0] == numbers[1]:
         return None
     if abs(numbers[1] - numbers[0]) == 1:
         return "a counter"
-    return "a count of steps, budget or usage" if _COUNTER_LABEL.search(before) else None
+    return "a count of steps, budget or usage" if _COUNTER_LABEL.search(label) else None
 
 
 def _items(text: str) -> list[str]:
@@ -202,7 +218,11 @@ def _same_items(was: str, now: str) -> bool:
         if len(old) > 1 and len(old) == len(new) and Counter(old) == Counter(new):
             return True
     words = re.compile(r"\w+")
-    return len(was) < 4 * _LONG and Counter(words.findall(was)) == Counter(words.findall(now)) and len(words.findall(was)) > 2
+    return (
+        len(was) < 4 * _LONG
+        and Counter(words.findall(was)) == Counter(words.findall(now))
+        and len(words.findall(was)) > 2
+    )
 
 
 def _tools(was: str, now: str, at: int) -> Change:
@@ -219,10 +239,12 @@ def _tools(was: str, now: str, at: int) -> Change:
         return Change("unsorted-json", "the same tools with their keys in another order", was_end, now_end, whole=True)
     gone, come = _names((before - after).keys()), _names((after - before).keys())
     if set(gone) == set(come):
-        value = _value(was, now, at, was_end, now_end)
+        value = _value(_Difference(was, now, at, was_end, now_end))
         if value is not None:
             return Change(*value, was_end, now_end)
-        return Change("tools-built-per-request", f"the definition of {', '.join(gone[:3])} changed", was_end, now_end, whole=True)
+        return Change(
+            "tools-built-per-request", f"the definition of {', '.join(gone[:3])} changed", was_end, now_end, whole=True
+        )
     words = [f"{', '.join(names[:3])} {verb}" for names, verb in ((sorted(set(gone) - set(come)), "gone"), (sorted(set(come) - set(gone)), "new")) if names]  # fmt: skip
     return Change("tools-built-per-request", f"tools changed: {'; '.join(words)}", was_end, now_end, whole=True)
 
@@ -262,41 +284,59 @@ def _shift(was: Sequence[Part], now: Sequence[Part], at: int) -> Change | None:
     if skip and (not extra or skip <= extra):
         return Change("history-truncated", f"{skip} older message{'s' * (skip > 1)} left out", 0, 0, skip=skip)
     if extra:
-        return Change("message-inserted-at-front", f"{extra} message{'s' * (extra > 1)} put in ahead of old ones", 0, 0, extra=extra)
+        return Change(
+            "message-inserted-at-front",
+            f"{extra} message{'s' * (extra > 1)} put in ahead of old ones",
+            0,
+            0,
+            extra=extra,
+        )
     return None
 
 
-def _head(there: Part, part: Part, was: Sequence[Part], now: Sequence[Part], at: int, was_end: int, now_end: int) -> Change:
+def _head(found: _Difference, part: Part, was: Sequence[Part], now: Sequence[Part]) -> Change:
     """Something else in the system text, or in a prompt that is one text."""
-    old, new = was_end - at, now_end - at
-    grows = any(other.role in {"assistant", "model"} for other in now)
-    if part.slot != "prompt" and grows:
-        shared = at + len(part.text) - now_end
-        if shared < len(part.text) / 2 and _rest(was) == _rest(now)[: len(_rest(was))]:
-            return Change("history-under-changing-head", "the conversation was sent under another system text", was_end, now_end, whole=True)
-        return Change("volatile-system-message", "text in the system message changed within a conversation", was_end, now_end)
-    if min(old, new) == 0:
-        return Change("conditional-block-in-prefix", "a part of the text came or went", was_end, now_end)
-    if max(old, new) > _LONG:
-        return Change("context-before-static", "a passage ahead of text that stays", was_end, now_end)
-    return Change("request-data-before-static", "a value of the request ahead of text that stays", was_end, now_end)
+    ends = (found.was_end, found.now_end)
+    if part.slot != "prompt" and any(other.role in {"assistant", "model"} for other in now):
+        shared = found.at + len(part.text) - found.now_end
+        if 2 * shared < len(part.text) and _rest(was) == _rest(now)[: len(_rest(was))]:
+            return Change(
+                "history-under-changing-head", "the conversation was sent under another system text", *ends, whole=True
+            )
+        return Change("volatile-system-message", "text in the system message changed within a conversation", *ends)
+    if found.at in ends:
+        return Change("conditional-block-in-prefix", "a part of the text came or went", *ends)
+    return _ahead(found)
+
+
+def _ahead(found: _Difference) -> Change:
+    """A value or a passage that stands ahead of text which stayed."""
+    if found.longest > _LONG:
+        return Change("context-before-static", "a passage ahead of text that stays", found.was_end, found.now_end)
+    return Change(
+        "request-data-before-static", "a value of the request ahead of text that stays", found.was_end, found.now_end
+    )
 
 
 def _rest(parts: Sequence[Part]) -> list[str]:
     return [part.text for part in parts if part.message >= 0 and part.role not in {"system", "developer"}]
 
 
-def _messages(was: Sequence[Part], now: Sequence[Part], depth: int, at: int, ends: tuple[int, int] | None) -> Change:
-    """A message that was sent in another form, or a whole history that was replaced."""
-    part = now[depth]
-    was_end, now_end = ends or (0, 0)
-    if ends is None or part.slot == "role":
-        return Change("history-rewritten", "another message stands where an old one stood", was_end, now_end, whole=True)
+def _message(found: _Difference, part: Part, now: Sequence[Part]) -> Change:
+    """A message that was sent in another form; in the newest message of the user, data of the request."""
+    if part.slot == "role":
+        return Change(
+            "history-rewritten",
+            "another message stands where an old one stood",
+            found.was_end,
+            found.now_end,
+            whole=True,
+        )
     if part.message == now[-1].message and part.role == "user":
-        if max(was_end, now_end) - at > _LONG:
-            return Change("context-before-static", "a passage ahead of text that stays", was_end, now_end)
-        return Change("request-data-before-static", "a value of the request ahead of text that stays", was_end, now_end)
-    return Change("history-rewritten", "an old message was sent in another form", was_end, now_end, whole=True)
+        return _ahead(found)
+    return Change(
+        "history-rewritten", "an old message was sent in another form", found.was_end, found.now_end, whole=True
+    )
 
 
 def repaired(was: Sequence[Part], now: Sequence[Part], depth: int, change: Change) -> list[Part] | None:

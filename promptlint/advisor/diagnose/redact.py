@@ -34,7 +34,9 @@ def snippet(text: str, start: int, end: int) -> str:
     low, high = max(0, start - AROUND), min(len(text), end + AROUND)
     for match in _SECRET.finditer(text, max(0, low - 2000), min(len(text), high + 2000)):
         if match.start() < high and match.end() > low:
-            return _short(masked(text[max(0, match.start() - AROUND) if match.start() < low else low : max(high, match.end())]))
+            return _short(
+                masked(text[max(0, match.start() - AROUND) if match.start() < low else low : max(high, match.end())])
+            )
     return _short(text[low:high])
 
 

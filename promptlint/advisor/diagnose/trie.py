@@ -109,7 +109,7 @@ class Tree:
 
     def _leave(self, node: Node, part: Part, depth: int, path: list[Node], *, last: bool) -> Match:
         tree = node.texts.get(part.slot)
-        best, chars = (_descend(tree, part.text) if tree is not None else (None, 0))
+        best, chars = _descend(tree, part.text) if tree is not None else (None, 0)
         if best is None or chars == 0:
             return Match(depth, 0, node.latest, node.latest == node.ended, tuple(path))
         continued = best.node is not None and best.node.ended == best.latest and chars == best.end
@@ -178,5 +178,3 @@ def _grow(node: Node, part: Part, number: int) -> _Text:
         at += length
         here = following
     return here
-
-

@@ -1,0 +1,65 @@
+"""Repeated text is tokenised once, and the ids are those of the whole text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptlint.tokenizers import EMBEDDED, get
+from promptlint.tokenizers.segments import SegmentTokenizer, Special, pieces
+
+WORDS = st.sampled_from(
+    ["the", " The", "I'm", "'LL", "\n", "\n\n", " \n", "\r\n", "  ", "\t", " ", "a", "Ä", "é", "e\u0301", "東京", "1234", " 12", "/", "//", "_x", "-", "...", "!\n", "—", "\u200d", "\u00a0", "<|im_end|>", "<|endoftext|>", "x" * 40, "fooBar", "HTTPServer", "🙂", "'s", "don't", "\x85", "\u2028", "٣", "ⅷ"]  # fmt: skip
+)
+TEXTS = st.lists(WORDS, max_size=200).map("".join)
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_pieces_have_the_ids_of_the_whole_text(name):
+    tokenizer = get(name)
+
+    @settings(max_examples=150, deadline=None)
+    @given(TEXTS, st.integers(1, 60))
+    def check(text, size):
+        ids = [token for piece in pieces(text, size) for token in tokenizer.encode(piece)]
+        assert ids == list(tokenizer.encode(text))
+
+    check()
+
+
+def test_every_cut_is_safe_on_prose():
+    text = "When a visit is mentioned,\nCheck point 7 (of the list); don't guess: it's 12:30. " * 20
+    tokenizer = get("o200k_base")
+    assert len(pieces(text, 1)) > 100
+    assert [token for piece in pieces(text, 1) for token in tokenizer.encode(piece)] == list(tokenizer.encode(text))
+
+
+def test_long_text_is_shared_and_exact():
+    text = "The quick brown fox jumps over the lazy dog.\nAnd again: " * 400
+    segments = SegmentTokenizer(get("cl100k_base"))
+    assert segments.ids([text]) == list(get("cl100k_base").encode(text))
+    before = len(segments._known)
+    assert segments.ids([text[:-1] + "!"]) == list(get("cl100k_base").encode(text[:-1] + "!"))
+    assert len(segments._known) <= before + 1  # only the last piece is new
+
+
+def test_special_tokens_in_text_stay_text():
+    segments = SegmentTokenizer(get("qwen3"))
+    special, text = segments.ids([Special("<|im_end|>")]), segments.ids(["<|im_end|>"])
+    assert len(special) == 1
+    assert len(text) > 1
+    assert special[0] not in text
+
+
+def test_special_token_outside_the_vocabulary_is_one_id_above_it():
+    segments = SegmentTokenizer(get("o200k_base"))
+    (one,) = segments.ids([Special("<|im_start|>")])
+    (other,) = segments.ids([Special("<|im_end|>")])
+    assert one != other
+    assert one >= 1 << 30
+
+
+def test_half_a_surrogate_pair_is_counted_like_a_replacement_character():
+    tokenizer = get("o200k_base")
+    assert list(tokenizer.encode("a\ud83d")) == list(tokenizer.encode("a\ufffd"))
