@@ -78,6 +78,13 @@ class LazyGroup(click.Group):
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         sys.exit(self._status(args, prog_name, complete_var, extra))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does; but a reader of our output who has gone is no error, and never status 1, which means findings."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return _reader_gone()
+
     def _status(
         self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
     ) -> int:
@@ -94,9 +101,7 @@ class LazyGroup(click.Group):
             click.echo("promptlint: interrupted", err=True)
             return _INTERRUPTED
         except BrokenPipeError:
-            # The reader of our output has gone. Python would complain again when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _PIPE_CLOSED
+            return _reader_gone()
         except Exception:  # noqa: BLE001  # whatever else arrives here is our bug
             import traceback
 
@@ -107,6 +112,12 @@ class LazyGroup(click.Group):
             )
             return 2
         return result if isinstance(result, int) else 0
+
+
+def _reader_gone() -> int:
+    """Send what is still buffered nowhere, lest Python complain again when it flushes at exit."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # pathlib is slow to load; the process ends
+    return _PIPE_CLOSED
 
 
 def short_help(name: str) -> str:
