@@ -45,8 +45,8 @@ _PERCENT = re.compile(
 _MUSTACHE = re.compile(
     r"\{\{\{\s*(?P<raw>[\w.\- ]+?)\s*\}\}\}|\{\{\s*(?P<mark>[#^/!>&=]?)\s*(?P<name>.*?)\s*\}\}", re.DOTALL
 )
-_DOUBLED = re.compile(r"\{\{-?\s*[A-Za-z_][\w.]*\s*(?:\||\(|\[|-?\}\})")
-_LOOSE = re.compile(r"\{\{-?(?:\s+[A-Za-z_]|[A-Za-z_]\w*(?:\.\w|\s*\|))[^{}]*\}\}")
+_DOUBLED = re.compile(r"(?<!\$)\{\{-?\s*[A-Za-z_][\w.]*\s*(?:\||\(|\[|-?\}\})")
+_LOOSE = re.compile(r"(?<!\$)\{\{-?(?:\s+[A-Za-z_]|[A-Za-z_]\w*(?:\.\w|\s*\|))[^{}]*\}\}")
 
 
 class BadTemplateError(ValueError):

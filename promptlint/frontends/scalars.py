@@ -1,0 +1,260 @@
+"""The strings of a YAML or JSON file, each with its key path and the map of its characters to the file.
+
+Positions come from the parser's marks and from a walk over the source beside the value; nothing is searched for. Where the source spells a
+stretch of the value literally the map is exact: a block scalar line by line, a quoted one up to the next escape. An alias is the string that it
+names, read once: nothing is ever expanded, so a "YAML bomb" costs what its text costs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from promptlint.source import SourceFile, TextMap
+
+__all__ = ["BrokenDataError", "Key", "Scalar", "align", "json_strings", "yaml_strings"]
+
+Key: TypeAlias = tuple[str | int, ...]
+Run: TypeAlias = tuple[int, int, int, bool]
+
+MAX_STRINGS = 50_000
+_PURE_PYTHON_LIMIT = 400_000  # characters: without libyaml, PyYAML reads about 100 kB a second
+_JSON_WORD = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\],:]')
+_JSON_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u....|.)", re.DOTALL)
+_YAML_ESCAPE = re.compile(r"\\(?:x..|u....|U........|\r?\n[ \t]*|.)", re.DOTALL)
+
+
+class BrokenDataError(ValueError):
+    """The file is not YAML or JSON. `line` counts from 1."""
+
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One string value. `key` leads to it from the top of the document; `line` is the line of its key or of itself."""
+
+    key: Key
+    value: str
+    where: TextMap
+    line: int
+
+    @property
+    def path(self) -> str:
+        """The key path as a person writes it: "agent.steps[0].prompt"."""
+        text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.key)
+        return text.removeprefix(".")
+
+
+def align(
+    value: str, source: SourceFile, where: tuple[int, int], escape: re.Pattern[str] | None = None, quote: str = ""
+) -> TextMap:
+    """The map of `value` to the source between two offsets (`where`) that spells it, escapes and folded lines included."""
+    text = source.text
+    start, end = where
+    runs: list[Run] = []
+    at, place = 0, start
+    while at < len(value) and place < end:
+        length = _equal(value, at, text, (place, end), stop="\\" if escape else quote)
+        if length:
+            runs.append((at, place, length, True))
+            at, place = at + length, place + length
+            continue
+        if escape is not None and text[place] == "\\":
+            match = escape.match(text, place, end)
+            width = match.end() - place if match else 1
+            if match is not None and match[0][1:2] in "\r\n":  # an escaped line end writes nothing
+                place += width
+                continue
+            runs.append((at, place, 1, False))
+            at, place = at + 1, place + width
+        elif quote and text.startswith(quote * 2, place):
+            runs.append((at, place, 1, False))
+            at, place = at + 1, place + 2
+        elif text[place].isspace():
+            blank = _blank(value, at)
+            gap = _blank(text, place)
+            if blank > at:
+                runs.append((at, place, blank - at, False))
+            at, place = blank, min(gap, end)
+        else:
+            break
+    if at < len(value):
+        runs.append((at, min(place, max(end - 1, start)), len(value) - at, False))
+    return TextMap(source, tuple(runs) or ((0, start, 0, True),))
+
+
+def _equal(value: str, at: int, text: str, where: tuple[int, int], stop: str) -> int:
+    """How many characters are equal from here; an escape ends the run, and so does a line end, after which the source is indented."""
+    place, end = where
+    length, most = 0, min(len(value) - at, end - place)
+    while length < most:
+        char = value[at + length]
+        if char != text[place + length] or char == stop or char in "\r\n":
+            break
+        length += 1
+    # Blanks in front of a folded line end belong to the fold.
+    if length < most and text[place + length] in "\r\n":
+        while length and text[place + length - 1] in " \t":
+            length -= 1
+    return length
+
+
+def _blank(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def json_strings(source: SourceFile) -> tuple[Scalar, ...]:
+    """Every string value of a JSON document. Raises BrokenDataError."""
+    try:
+        json.loads(source.text)
+    except json.JSONDecodeError as error:
+        raise BrokenDataError(error.msg, error.lineno) from error
+    except RecursionError as error:
+        raise BrokenDataError("nested too deeply", 1) from error
+    return tuple(_json_walk(source))
+
+
+def _json_walk(source: SourceFile) -> Iterator[Scalar]:
+    """One pass over the words of a valid document, with a stack of where we are."""
+    stack: list[str | int | None] = []  # None: an object whose key has not been read yet
+    key_line, found = 1, 0
+    words = _JSON_WORD.finditer(source.text)
+    for match in words:
+        word = match[0]
+        if word == "{":
+            stack.append(None)
+        elif word == "[":
+            stack.append(0)
+        elif word in "}]":
+            stack.pop()
+        elif word == ",":
+            top = stack[-1]
+            stack[-1] = top + 1 if isinstance(top, int) else None
+        elif word == ":":
+            continue
+        elif stack and stack[-1] is None:
+            stack[-1] = json.loads(word)
+            key_line = source.place(match.start())[0]
+        else:
+            value = json.loads(word, strict=False)
+            where = align(value, source, (match.start() + 1, match.end() - 1), _JSON_ESCAPE)
+            yield Scalar(tuple(part for part in stack if part is not None), value, where, key_line)
+            found += 1
+            if found >= MAX_STRINGS:
+                return
+
+
+def yaml_strings(source: SourceFile) -> tuple[Scalar, ...]:
+    """Every string value of the documents of a YAML file. Raises BrokenDataError."""
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", None)
+    if loader is None:
+        if len(source.text) > _PURE_PYTHON_LIMIT:
+            raise BrokenDataError(
+                f"larger than {_PURE_PYTHON_LIMIT // 1000} kB, and PyYAML was built without libyaml", 1
+            )
+        loader = yaml.SafeLoader
+    try:
+        documents = [node for node in yaml.compose_all(source.text, Loader=loader) if node is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise BrokenDataError(
+            str(error.problem or error.context or "not YAML"), mark.line + 1 if mark else 1
+        ) from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise BrokenDataError("not YAML", 1) from error
+    except RecursionError as error:
+        raise BrokenDataError("nested too deeply", 1) from error
+    found: list[Scalar] = []
+    seen: set[int] = set()
+    for number, node in enumerate(documents):
+        start: Key = (number,) if len(documents) > 1 else ()
+        for key, scalar, line in _yaml_walk(node, start, seen):
+            where = _yaml_map(scalar, source)
+            if where is not None:
+                found.append(Scalar(key, scalar.value, where, line))
+    return tuple(found)
+
+
+def _yaml_walk(root: Any, start: Key, seen: set[int]) -> Iterator[tuple[Key, Any, int]]:
+    """The string nodes below a node, in the order of the file; a node that an alias names again is not read again."""
+    pending: list[tuple[Key, Any, int]] = [(start, root, root.start_mark.line + 1)]
+    count = 0
+    while pending and count < MAX_STRINGS:
+        key, node, line = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.id == "scalar":
+            if node.tag == "tag:yaml.org,2002:str" or node.tag.startswith("!"):
+                count += 1
+                yield key, node, line
+        elif node.id == "sequence":
+            pending += [
+                ((*key, index), item, item.start_mark.line + 1) for index, item in reversed(list(enumerate(node.value)))
+            ]
+        else:
+            pending += [
+                ((*key, str(name.value) if name.id == "scalar" else "?"), item, name.start_mark.line + 1)
+                for name, item in reversed(node.value)
+            ]
+
+
+def _yaml_map(node: Any, source: SourceFile) -> TextMap | None:
+    """Where a scalar's characters stand. None where the marks do not fit our lines (exotic line ends)."""
+    start = source.offset(node.start_mark.line + 1, node.start_mark.column + 1)
+    end = source.offset(node.end_mark.line + 1, node.end_mark.column + 1)
+    first = source.text[start : start + 1]
+    if node.style in {"|", ">"}:
+        if first != node.style:
+            return None
+        if node.style == "|":
+            return _literal(node.value, source, node.start_mark.line + 1, end) or _whole(node.value, source, start, end)
+        header = source.starts[node.start_mark.line + 1] if node.start_mark.line + 1 < len(source.starts) else end
+        return align(node.value, source, (_blank(source.text, header), end))
+    if node.style == '"':
+        return align(node.value, source, (start + 1, end - 1), _YAML_ESCAPE) if first == '"' else None
+    if node.style == "'":
+        return align(node.value, source, (start + 1, end - 1), quote="'") if first == "'" else None
+    return align(node.value, source, (start, end))
+
+
+def _whole(value: str, source: SourceFile, start: int, end: int) -> TextMap:
+    return TextMap(source, ((0, start, len(value), False),)) if end > start else source.map()
+
+
+def _literal(value: str, source: SourceFile, header: int, end: int) -> TextMap | None:
+    """A literal block scalar: each of its lines is a line of the source without the indentation."""
+    lines = value.splitlines(keepends=True) if "\r" not in value else value.split("\n")
+    runs: list[Run] = []
+    at, line, indent = 0, header + 1, -1
+    for content in lines:
+        shown = source.line_text(line)
+        bare = content.rstrip("\n")
+        if indent < 0 and bare.strip():
+            indent = len(shown) - len(bare)
+        if bare and (indent < 0 or shown[indent:] != bare):
+            return None
+        place = (
+            source.starts[line - 1] + (max(indent, 0) if bare else len(shown)) if line <= len(source.starts) else end
+        )
+        spelled = source.text[place : place + len(content)] == content
+        if spelled:
+            runs.append((at, place, len(content), True))
+        else:  # the line end is spelled \r\n
+            if bare:
+                runs.append((at, place, len(bare), True))
+            if content != bare:
+                runs.append((at + len(bare), place + len(bare), 1, False))
+        at += len(content)
+        line += 1
+    return TextMap(source, tuple(runs)) if runs else None
