@@ -13,12 +13,38 @@ from typing import Any, Protocol
 
 from promptlint.tokenizers.segments import Run
 
-__all__ = ["Conversation", "Rendered", "Renderer", "compact", "content_text", "family", "plain_tags", "renderer"]
+__all__ = [
+    "Conversation",
+    "Rendered",
+    "Renderer",
+    "compact",
+    "content_text",
+    "family",
+    "plain_tags",
+    "renderer",
+    "unmarked",
+]
 
 
 def compact(value: Any) -> str:
     """Compact JSON: separators `,` and `:`, not ASCII-escaped, key order kept."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+_MARKERS = frozenset({"cache_control", "prompt_cache_breakpoint"})
+
+
+def unmarked(value: Any) -> Any:
+    """The value without cache markers: they are no part of what is compared, and move from turn to turn by design."""
+    if isinstance(value, list):
+        return [
+            unmarked(item) for item in value if not (isinstance(item, dict) and len(item) == 1 and "cachePoint" in item)
+        ]
+    if isinstance(value, dict) and not _MARKERS.isdisjoint(value):
+        return {key: item for key, item in value.items() if key not in _MARKERS}
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        return {key: unmarked(item) for key, item in value.items()}
+    return value
 
 
 @dataclass(frozen=True, slots=True)

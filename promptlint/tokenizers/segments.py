@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 from promptlint.tokenizers import EMBEDDED, Tokenizer
 
-__all__ = ["ID_BYTES", "TYPECODE", "Run", "SegmentTokenizer", "Special", "pieces"]
+__all__ = ["ID_BYTES", "TYPECODE", "Mark", "Run", "SegmentTokenizer", "Special", "pieces"]
 
 ID_BYTES = 4
 TYPECODE = "I" if array("I").itemsize == ID_BYTES else "L"
@@ -37,8 +37,14 @@ class Special(str):
     __slots__ = ()
 
 
+class Mark(str):
+    """No text at all: the end of what a provider was told to cache. The string is the lifetime that was asked for, or empty."""
+
+    __slots__ = ()
+
+
 Run = str
-"""A stretch of rendered text that is tokenised on its own, or a `Special`."""
+"""A stretch of rendered text that is tokenised on its own, a `Special`, or a `Mark`."""
 
 
 def pieces(text: str, size: int = _PIECE) -> list[str]:
@@ -98,7 +104,23 @@ class SegmentTokenizer:
 
     def packed(self, runs: Iterable[Run]) -> bytes:
         """Packed ids of the runs, one after the other."""
-        return b"".join([self.special(run) if isinstance(run, Special) else self.text(run) for run in runs])
+        return b"".join([self._run(run) for run in runs])
+
+    def _run(self, run: Run) -> bytes:
+        if type(run) is str:
+            return self.text(run)
+        return self.special(run) if isinstance(run, Special) else b""
+
+    def marks(self, runs: Iterable[Run]) -> list[tuple[int, str]]:
+        """Position in tokens and lifetime of each `Mark`, in order."""
+        found = []
+        at = 0
+        for run in runs:
+            if isinstance(run, Mark):
+                found.append((at, str(run)))
+            else:
+                at += len(self._run(run)) // ID_BYTES
+        return found
 
     def ids(self, runs: Iterable[Run]) -> list[int]:
         """Ids of the runs, one after the other."""

@@ -16,8 +16,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from promptlint.tokenizers.render import Conversation, Rendered, content_text
-from promptlint.tokenizers.segments import Run, Special
+from promptlint.tokenizers.render import Conversation, Rendered, compact, content_text, unmarked
+from promptlint.tokenizers.segments import Mark, Run, Special
 
 __all__ = ["TEMPLATES", "as_chat", "chatml", "gpt_oss", "llama3", "mistral", "provider", "qwen3"]
 
@@ -107,7 +107,7 @@ def _answer(conversation: Conversation) -> Mapping[str, Any] | None:
     return _chat(answer)
 
 
-_IM_START, _IM_END = Special("<|im_start|>"), Special("<|im_end|>")
+_IM_START, _IM_SEP, _IM_END = Special("<|im_start|>"), Special("<|im_sep|>"), Special("<|im_end|>")
 _TOOL_HEAD = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
@@ -200,9 +200,9 @@ def _joined(runs: Sequence[Run]) -> list[Run]:
     """The runs with neighbouring texts put together, as one text is tokenised; empty ones dropped."""
     found: list[Run] = []
     for run in runs:
-        if not run:
+        if not run and not isinstance(run, Mark):
             continue
-        if found and not isinstance(run, Special) and not isinstance(found[-1], Special):
+        if found and type(run) is str and type(found[-1]) is str:
             found[-1] = str(found[-1]) + str(run)
         else:
             found.append(run)
@@ -380,34 +380,52 @@ def provider(conversation: Conversation) -> Rendered:
     """An approximation of a closed provider's rendering: tools, then the system text, then the messages.
 
     The order is the documented one of OpenAI and Anthropic. Each message costs four tokens of frame beside its text, close to the three or
-    four that OpenAI documents; tools are counted as their compact JSON, which is some per cent more than the providers bill.
+    four that OpenAI documents; tools are counted as their compact JSON, which is some per cent more than the providers bill. Cache markers
+    become `Mark` runs where they stand.
     """
-    from promptlint.tokenizers.render import compact
-
-    system, messages = as_chat(conversation)
     runs: list[Run] = []
     if conversation.tools:
-        runs += [_IM_START, "tools", Special("<|im_sep|>"), compact(list(conversation.tools)), _IM_END]
-    if system is not None:
-        runs += [_IM_START, "system", Special("<|im_sep|>"), system, _IM_END]
-    for message in messages:
-        runs += [
-            _IM_START,
-            str(message.get("role")),
-            Special("<|im_sep|>"),
-            *_joined([_provider_said(message)]),
-            _IM_END,
-        ]
-    runs += [_IM_START, "assistant", Special("<|im_sep|>")]
+        runs += [_IM_START, "tools", _IM_SEP]
+        for tool in conversation.tools:
+            runs += [compact(unmarked(tool)), *_mark(tool)]
+        runs.append(_IM_END)
+    if conversation.system is not None:
+        runs += [_IM_START, "system", _IM_SEP, *_marked_content(conversation.system), _IM_END]
+    for message in conversation.messages:
+        row = _chat(message)
+        calls = row.get("tool_calls")
+        runs += [_IM_START, str(row.get("role")), _IM_SEP, *_marked_content(row.get("content"))]
+        runs += [*([compact(calls)] if calls else []), _IM_END, *_mark(message)]
+    runs += [_IM_START, "assistant", _IM_SEP]
     answer = _answer(conversation)
-    return Rendered(runs, [] if answer is None else [*_joined([_provider_said(answer)]), _IM_END])
+    if answer is None:
+        return Rendered(runs)
+    calls = answer.get("tool_calls")
+    return Rendered(runs, [*_marked_content(answer.get("content")), *([compact(calls)] if calls else []), _IM_END])
 
 
-def _provider_said(message: Mapping[str, Any]) -> str:
-    from promptlint.tokenizers.render import compact
+def _marked_content(content: Any) -> list[Run]:
+    """The texts of a content, each part a run of its own only where a marker follows it."""
+    if not isinstance(content, list):
+        return _joined([content_text(content)])
+    runs: list[Run] = []
+    for part in content:
+        runs += [content_text([unmarked(part)]), *_mark(part)]
+    return _joined(runs)
 
-    calls = message.get("tool_calls")
-    return content_text(message.get("content")) + (compact(calls) if calls else "")
+
+def _mark(value: Any) -> list[Run]:
+    """The marker on a tool, a block or a message: Anthropic's, OpenAI's or Bedrock's."""
+    if not isinstance(value, Mapping):
+        return []
+    found = next(
+        (value[key] for key in ("cache_control", "prompt_cache_breakpoint", "cachePoint") if value.get(key)), None
+    )
+    if found is None and isinstance(value.get("function"), Mapping):
+        found = value["function"].get("cache_control")
+    if found is None:
+        return []
+    return [Mark(found.get("ttl", "") if isinstance(found, Mapping) else "")]
 
 
 TEMPLATES: dict[str, Callable[[Conversation], Rendered]] = {

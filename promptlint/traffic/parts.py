@@ -6,14 +6,14 @@ as compact JSON with their key order. Within a message the role stands first and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from promptlint.tokenizers.render import compact, unmarked
 from promptlint.traffic.record import Record
 
-__all__ = ["Part", "compact", "parts_of"]
+__all__ = ["Part", "parts_of"]
 
 _FIRST = (
     "role",
@@ -29,17 +29,11 @@ _FIRST = (
     "function_call",
 )
 _ORDERED = frozenset(_FIRST)
-_MARKERS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 _NOT_SENT = frozenset({"id", "status", "timestamp", "created_at", "usage", "finish_reason"})
 """Fields of a message that loggers add. `id` and `status` of a Responses item are sent, but are no text that a model reads."""
 _ROOTS = {"chat": ("system", "messages"), "anthropic": ("system", "messages"), "responses": ("instructions", "input"), "gemini": ("systemInstruction", "contents")}  # fmt: skip
 _TOKEN_BASE = 0x100
 _SURROGATES = range(0xD800, 0xE000)
-
-
-def compact(value: Any) -> str:
-    """Compact JSON: separators `,` and `:`, not ASCII-escaped, key order kept."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +78,6 @@ def parts_of(record: Record) -> list[Part]:
     for index, message in enumerate(record.messages or ()):
         found.extend(_message(message, f"{messages}[{index}]", index))
     return found
-
-
-def unmarked(value: Any) -> Any:
-    """The value without cache markers: they are no part of what is compared, and move from turn to turn by design."""
-    if isinstance(value, list):
-        return [
-            unmarked(item) for item in value if not (isinstance(item, dict) and len(item) == 1 and "cachePoint" in item)
-        ]
-    if isinstance(value, dict) and not _MARKERS.isdisjoint(value):
-        return {key: item for key, item in value.items() if key not in _MARKERS}
-    if isinstance(value, dict) and isinstance(value.get("function"), dict):
-        return {key: unmarked(item) for key, item in value.items()}
-    return value
 
 
 def _message(message: Any, path: str, index: int) -> Iterator[Part]:

@@ -24,7 +24,8 @@ from promptlint.advisor.diagnose.model import Cause, Diagnosis, Divergence, Like
 from promptlint.advisor.diagnose.redact import AROUND, snippet
 from promptlint.advisor.diagnose.replay import Row, counter_of, price
 from promptlint.advisor.diagnose.trie import Match, Node, Tree, common
-from promptlint.traffic.parts import Part, compact, parts_of
+from promptlint.tokenizers.render import compact
+from promptlint.traffic.parts import Part, parts_of
 from promptlint.traffic.record import INPUT, Record
 
 __all__ = ["MIN_BEHIND", "Cause", "Diagnosis", "Divergence", "Likely", "diagnose"]

@@ -15,7 +15,8 @@ from itertools import groupby
 from typing import Any
 
 from promptlint.advisor.diagnose.trie import common
-from promptlint.traffic.parts import Part, compact
+from promptlint.tokenizers.render import compact
+from promptlint.traffic.parts import Part
 
 __all__ = ["Change", "classify", "repaired", "resync"]
 

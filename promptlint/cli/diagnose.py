@@ -1,0 +1,63 @@
+"""Say why requests missed the cache: where each diverged from its best earlier relative, ranked by tokens lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from promptlint.cli._common import emit, warn
+
+FORMATS = ("full", "json", "markdown")
+
+
+@click.command("diagnose", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("traffic", nargs=-1, metavar="[TRAFFIC]...")
+@click.option("--observed", type=click.FloatRange(0, 1), metavar="RATE", help="Hit rate that was observed, 0 to 1.")
+@click.option("--usage", type=click.Path(path_type=Path), metavar="FILE", help="Usage export or metrics of the server.")
+@click.option(
+    "--format", "form", default="auto", metavar="NAME", help="Format of the traffic (default: each record's own)."
+)
+@click.option(
+    "--tools", type=click.Path(path_type=Path), metavar="FILE", help="JSON list of the tools sent with every request."
+)
+@click.option("--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of one hashed block.")
+@click.option("--tokenizer", metavar="NAME|DIR", help="Tokenizer that counts (default: by the model).")
+@click.option("--strict", is_flag=True, help="The first record that cannot be read ends the run.")
+@click.option(
+    "--share", type=click.Path(path_type=Path), metavar="FILE.md", help="Write a report without prompt text as well."
+)
+@click.option("--redact/--no-redact", default=False, help="Lengths and hashes in place of text in the output.")
+@click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to a file.")
+def command(
+    traffic: tuple[str, ...], form: str, output_format: str, output: Path | None, share: Path | None, **given: Any
+) -> int:
+    """Say why requests missed the cache.
+
+    TRAFFIC are files or folders in any format that `promptlint traffic` reads, or - for standard input. With --observed and paths of code
+    in place of traffic, the causes that would explain that rate are searched and ranked.
+    """
+    from promptlint.app import diagnose as pipeline
+    from promptlint.app.traffic import open_traffic
+    from promptlint.errors import UserError
+    from promptlint.report.diagnose import shared_page, to_json, to_text
+
+    redact = given["redact"]
+    if not traffic and given["observed"] is None and given["usage"] is None:
+        raise UserError("name traffic to diagnose, or give --observed RATE")
+    source = open_traffic(
+        traffic, form=form, strict=given["strict"], tools=given["tools"], block_size=given["block_size"]
+    )
+    found = pipeline.run(source, tokenizer=given["tokenizer"], observed=given["observed"])
+    warn([str(problem) for problem in found.problems])
+    if share is not None:
+        emit(shared_page(found.diagnosis, found.problems), share)
+    if output_format == "json":
+        emit(to_json(found.diagnosis, found.problems, redact=redact), output)
+    elif output_format == "markdown":
+        emit(shared_page(found.diagnosis, found.problems), output)
+    else:
+        emit(to_text(found.diagnosis, found.problems), output)
+    return 0
