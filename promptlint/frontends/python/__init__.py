@@ -1,1 +1,61 @@
-"""The Python front end: an abstract interpreter from prompts backwards."""
+"""The Python front end: an abstract interpreter over the whole project, from prompts backwards."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from promptlint.catalog.names import load_names
+from promptlint.catalog.sdk import load_sdk
+from promptlint.catalog.sources import load_sources
+from promptlint.frontends.base import Project, TemplateReader
+from promptlint.frontends.python.index import Index
+from promptlint.frontends.python.roots import Interpreter
+from promptlint.ir import Reading, Unread
+
+__all__ = ["read"]
+
+# What a file must contain to hold a root: a call that may send, a role, a slot in a long text. Only this decides on bytes.
+_WORTH_PARSING = re.compile(
+    rb"\"role\"|'role'|prompt|Prompt|PROMPT|messages|instruction|template|\.create\(|\.generate\w*\(|\.invoke\(|\.chat\(|\.complete\w*\(|llm\b|LLM|[Yy]ou are"
+)
+
+
+def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path, ...] = ()) -> Reading:
+    """Read every prompt that the project's Python files build. Never raises for what a file holds."""
+    index = Index(project)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 6_000))
+    try:
+        interpreter = Interpreter(
+            project, index, load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules), templates
+        )
+        prompts = interpreter.run_roots(_candidates(project, index))
+    finally:
+        sys.setrecursionlimit(limit)
+    unread = list(index.unread)
+    unread.extend(
+        Unread(project.display(path), 1, reason) for path, reason in project.refused.items() if path.suffix == ".py"
+    )
+    return Reading(
+        tuple(prompts), (), (), tuple(dict.fromkeys(unread)), tuple(module.source.path for module in index.parsed)
+    )
+
+
+def _candidates(project: Project, index: Index) -> list[Path]:
+    """Files that may hold a root, in a stable order."""
+    result = []
+    for path in index.files:
+        text = project.overlay.get(path)
+        if text is not None:
+            data = text.encode("utf-8", "surrogatepass")
+        else:
+            try:
+                data = path.read_bytes()
+            except OSError:
+                project.source(path)  # records why
+                continue
+        if _WORTH_PARSING.search(data):
+            result.append(path)
+    return result

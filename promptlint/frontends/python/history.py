@@ -1,0 +1,1646 @@
+"""Operations on a list of messages that a cached prefix does not survive, found in one file's `ast` without evaluating anything.
+
+A conversation is cacheable while it only grows at its end. What is looked for here is every other habit: a window over the last n messages,
+popping from the front, inserting ahead of old messages, setting element 0 again, changing an old message in place, replacing the old part by a
+summary. Two thirds of them need no call of a model in sight, so this reader works alone and is cheap; the front end adds what it knows.
+
+Two questions decide. *Is it a conversation?* By the name (`messages`, `chat_history`), by what it was assigned from, by its annotation (a list of
+`…Message`), and by evidence in the same function, class or file that messages with roles are handled there. *Does the result go on?* A slice that is
+printed, counted, compared or shown to a person changes no prompt. Fine, and silent: insertion guarded by "if there is no system message", rebuilding
+or converting a list for a provider, consuming a queue, keeping the head, removing the tail, a trimmed list that nobody reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from promptlint.catalog.names import words
+from promptlint.catalog.sdk import load_sdk
+from promptlint.ir import Confidence, HistoryEdit, Step
+from promptlint.source import SourceFile, Span
+
+__all__ = ["edits"]
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
+
+# Only to decide that a file is not worth a walk; nothing is concluded from it: an operation, with the word of a conversation on its line.
+_OPERATION = re.compile(
+    r"\.(?:pop|insert|remove|popleft)\(|\[0\]|\[[^\]\n]{0,80}:[^\]\n]{0,80}\]|\bdel |reversed\(|deque\(|[\"']system[\"']|\.?(?:content|text|parts|output)(?:[\"']\])? = "
+    r"|summar\w*|condens\w*|compact\w*|compress\w*",
+    re.IGNORECASE,
+)
+_WORD = re.compile(
+    r"message|msg|histor|conversation|dialog|transcript|turn|chat|memor|buffer|context|trajector|utterance|exchange|thread|steps|input|items|prompt|content",
+    re.IGNORECASE,
+)
+_ROLES = re.compile(r"\brole\b|[a-z]Message\b|llm|openai|anthropic|prompt", re.IGNORECASE)
+
+_STRONG = frozenset(
+    {
+        "messages",
+        "msgs",
+        "history",
+        "histories",
+        "conversation",
+        "dialogue",
+        "dialog",
+        "transcript",
+        "turns",
+        "utterances",
+        "exchanges",
+        "chatlog",
+    }
+)
+_STRONG_SINGLE = frozenset({"message", "chat", "conversation", "dialogue", "llm"})  # with a word of _LISTS behind
+_LISTS = frozenset(
+    {
+        "list",
+        "log",
+        "buffer",
+        "queue",
+        "window",
+        "memory",
+        "thread",
+        "items",
+        "stack",
+        "array",
+        "records",
+        "context",
+        "trajectory",
+    }
+)
+_WEAK = frozenset(
+    {
+        "msg",
+        "memory",
+        "buffer",
+        "context",
+        "thread",
+        "trajectory",
+        "steps",
+        "scratchpad",
+        "chats",
+        "contents",
+        "inputs",
+        "items",
+        "input",
+        "inp",
+        "body",
+        "prompt",
+        "chat",
+    }
+)
+# A history of something else.
+_OTHER = frozenset(
+    "price prices loss losses git commit commits order orders trade trades url urls browser navigation nav edit edits undo redo metric metrics score scores training train "
+    "val file files click version versions audit login purchase location equity portfolio reward rewards error errors warning warnings log logs status email emails mail sms "
+    "flash validation debug alert alerts notification notifications stock weather usage job jobs run runs play search query queries command commands cmd bash shell "
+    "request requests response responses move moves balance payment payments revision revisions migration migrations cost costs energy state_dict sensor".split()
+)
+_NOT_LLM = frozenset(
+    "discord telegram aiogram telebot pyrogram email mailbox imaplib smtplib slack_sdk slack_bolt kafka confluent_kafka aiokafka pika aio_pika mido twilio paho stomp zmq nats django kombu "
+    "celery protobuf proto".split()
+)
+_QUIET_CALLS = frozenset(
+    "print len any all sum max min set frozenset isinstance next hash bool pprint type id warn warning info debug error exception critical log trace write writelines dump save "
+    "print_exc echo secho count index assertEqual assertIn assertTrue assertListEqual mean next fail rprint notify toast render_template jsonify st_write "
+    "JSONResponse Response TemplateResponse".split()
+)
+_QUIET_OWNERS = frozenset(
+    "logger log logging _logger _LOGGER LOGGER LOG console st streamlit sys warnings self_logger plt np torch pd progress pbar".split()
+)
+_PASS_CALLS = frozenset(
+    "list tuple reversed enumerate zip map filter deepcopy copy str repr join format dumps sorted iter cast chain append extend insert appendleft extendleft add update append_message from_iterable islice dict".split()
+)
+_QUIET_FUNCTIONS = frozenset(
+    "title titles display displays show print ui log logs logging export preview debug repr stats statistics status test tests view dashboard plot html render visualize visualise viz "
+    "endpoint download backup serialize serialise".split()
+)
+_QUIET_CALL_WORDS = _QUIET_FUNCTIONS | frozenset(
+    "dump save persist search retrieve retrieval embed embedding encode similarity hash match".split()
+)
+_CUTTING = frozenset(
+    "trim trims trimmed truncate truncates truncated truncation prune pruned pruning limit limits window windowed shrink compact compaction compress drop drops evict remove removes fit fits cut cuts cap crop "
+    "reduce forget manage shorten slide sliding overflow condense discard clip".split()
+)
+_SIZE = frozenset(
+    "len token tokens size budget limit length count max total chars characters words window context remaining overflow exceeded exceeds".split()
+)
+_SUMMARY = frozenset(
+    "summary summaries summarize summarise summarized summarised summarization summarisation condensed condense compacted compressed compaction digest recap".split()
+)
+_VOLATILE = frozenset(
+    "now time date today timestamp clock context memories memory retrieved documents docs passages chunks results result state status step steps iteration turn turns remaining budget observation screenshot url user query question task "
+    "goal plan note notes todo feedback error reminder knowledge search summary facts profile count usage cost elapsed".split()
+)
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What the single walk notes about one scope."""
+
+    node: _Scope
+    parent: _Scope | None
+    evidence: bool = False
+    assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
+    annotated: dict[str, ast.expr] = field(default_factory=dict)
+    loads: dict[str, list[ast.expr]] = field(default_factory=dict)  # by name, and by dotted name for attributes
+    walked: dict[str, list[ast.expr]] = field(default_factory=dict)  # loop variable -> what it walks over
+    roled: set[str] = field(default_factory=set)  # dotted names whose role, or whose elements' role, is read
+
+
+def edits(tree: ast.Module, source: SourceFile) -> tuple[HistoryEdit, ...]:
+    """Every edit of a conversation in the file, in source order, at most one for each list, kind and function.
+
+    Confidence is high where the same function or class handles messages with roles and the name says it is their list, medium where only one of
+    both holds, low otherwise. Nothing outside the file is consulted.
+    """
+    if not _worth_a_walk(source.text):
+        return ()
+    return tuple(_merge(_Reader(tree, source).read()))
+
+
+def _worth_a_walk(text: str) -> bool:
+    if not _ROLES.search(text):
+        return False
+    for found in _OPERATION.finditer(text):
+        start = text.rfind("\n", 0, found.start()) + 1
+        end = text.find("\n", found.end())
+        if _WORD.search(text, start, end if end >= 0 else len(text)):
+            return True
+    return False
+
+
+def _merge(found: Iterator[HistoryEdit]) -> Iterator[HistoryEdit]:
+    """One edit for each function, list and kind; later places of the same habit become its steps."""
+    first: dict[tuple[str, str, str], HistoryEdit] = {}
+    for edit in sorted(found, key=lambda edit: edit.span):
+        key = (edit.function, edit.target, edit.op)
+        known = first.get(key)
+        if known is None:
+            first[key] = edit
+        elif known.span != edit.span and not edit.span.contains(known.span) and not known.span.contains(edit.span):
+            first[key] = replace(
+                known,
+                confidence=max(known.confidence, edit.confidence),
+                steps=(*known.steps, Step(edit.span, "and here")),
+            )
+    yield from first.values()
+
+
+def _last(node: ast.expr) -> str:
+    """The last identifier of a dotted name, a string subscript or a call's callee; "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Call):
+        return _last(node.func)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        return node.slice.value
+    return ""
+
+
+def _owner(node: ast.expr) -> str:
+    """The identifier on which a method is called: `logger` of `self.logger.info`."""
+    return _last(node.value) if isinstance(node, ast.Attribute) else ""
+
+
+def _dotted(node: ast.expr) -> str:
+    """A dotted name as it is written, or ""."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def _constant(node: ast.expr | None) -> int | None:
+    """The value of an integer literal with its sign; None for anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _constant(node.operand)
+        return None if inner is None else -inner
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
+        return node.value
+    return None
+
+
+def _negative(node: ast.expr | None) -> bool:
+    """Whether an index counts from the end: `-k`, `-2 * k`, `len(x) - k`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return True
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Mult):
+            return _negative(node.left) or _negative(node.right)
+        if isinstance(node.op, ast.Sub):
+            return isinstance(node.left, ast.Call) and _last(node.left) == "len"
+    return isinstance(node, ast.Call) and _last(node) == "max" and any(_negative(arg) for arg in node.args)
+
+
+def _name_strength(name: str) -> int:
+    """2 when the name says that it holds a conversation, 1 when it may, 0 when it says something else."""
+    found = words(name)
+    if not found or _OTHER.intersection(found):
+        return 0
+    if found[-1] in _STRONG or (len(found) > 1 and found[-1] in _LISTS and found[-2] in _STRONG | _STRONG_SINGLE):
+        return 2
+    if (
+        len(found) > 1
+        and found[-2] in _STRONG
+        and found[-1]
+        in {"copy", "slice", "so", "to", "for", "new", "dicts", "dict", "openai", "anthropic", "payload", "data", "api"}
+    ):
+        return 2
+    return 1 if found[-1] in _WEAK else 0
+
+
+def _says(node: ast.AST, vocabulary: frozenset[str]) -> bool:
+    """Whether an identifier inside `node` holds one of the words."""
+    for inner in ast.walk(node):
+        name = inner.id if isinstance(inner, ast.Name) else inner.attr if isinstance(inner, ast.Attribute) else ""
+        if name and vocabulary.intersection(words(name)):
+            return True
+    return False
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_NOTED = frozenset(
+    {
+        *_SCOPES, ast.Import, ast.ImportFrom, ast.Dict, ast.Attribute, ast.Name, ast.Call, ast.Subscript, ast.For, ast.AsyncFor, ast.comprehension,
+        ast.Delete, ast.ListComp, ast.Return, ast.Assign, ast.AnnAssign, ast.AugAssign,
+    }
+)  # fmt: skip
+_BARE = frozenset(
+    {"ctx", "op", "ops", "kind", "type_comment", "type_ignores", "level", "id", "attr", "arg", "name"}
+)  # fields without nodes of interest
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Name: (), ast.Import: (), ast.ImportFrom: ()}
+
+
+class _Reader:
+    """One file. `read` walks once, notes what each scope holds, then judges the candidates."""
+
+    def __init__(self, tree: ast.Module, source: SourceFile) -> None:
+        self._source = source
+        self._parents: dict[ast.AST, ast.AST] = {}
+        self._facts: dict[_Scope, _Facts] = {tree: _Facts(tree, None)}
+        self._candidates: list[ast.AST] = []
+        self._imports: dict[str, str] = {}
+        self._tree = tree
+
+    # ---- the walk
+
+    def read(self) -> Iterator[HistoryEdit]:
+        self._walk()
+        for node in self._candidates:
+            yield from self._judge(node)
+
+    def _walk(self) -> None:
+        stack: list[tuple[ast.AST, _Scope]] = [(self._tree, self._tree)]
+        parents, fields, noted = self._parents, _FIELDS, _NOTED
+        while stack:
+            node, scope = stack.pop()
+            kind = type(node)
+            if kind in noted:
+                self._note(node, scope)
+                if kind in _SCOPES:
+                    self._facts[node] = _Facts(node, scope)  # type: ignore[index, arg-type]
+                    if kind is not ast.ClassDef:
+                        self._parameters(node)  # type: ignore[arg-type]
+                    scope = node  # type: ignore[assignment]
+            names = fields.get(kind)
+            if names is None:
+                names = fields[kind] = tuple(name for name in kind._fields if name not in _BARE)
+            for name in names:
+                child = getattr(node, name, None)
+                if child.__class__ is list:
+                    for item in child:
+                        if isinstance(item, ast.AST):
+                            parents[item] = node
+                            stack.append((item, scope))
+                elif isinstance(child, ast.AST):
+                    parents[child] = node
+                    stack.append((child, scope))
+
+    def _parameters(self, node: _Function) -> None:
+        facts = self._facts[node]
+        returns = getattr(node, "returns", None)
+        if returns is not None and self._message_type(returns):
+            self._evidence(node)
+        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            if argument.annotation is not None:
+                facts.annotated[argument.arg] = argument.annotation
+                if self._message_type(argument.annotation):
+                    self._evidence(node)
+
+    def _note(self, node: ast.AST, scope: _Scope) -> None:
+        facts = self._facts[scope]
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    self._imports[alias.asname or alias.name.split(".")[0]] = alias.name
+                    self._imported(alias.name)
+            case ast.ImportFrom():
+                for alias in node.names:
+                    self._imports[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
+                self._imported(node.module or "")
+            case ast.Dict():
+                keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
+                if "role" in keys and keys & {"content", "parts", "tool_calls"}:
+                    self._evidence(scope)
+            case ast.Attribute(ctx=ast.Load()):
+                if node.attr == "role":
+                    self._evidence(scope)
+                    facts.roled.add(_dotted(_element(node.value)))
+                name = _dotted(node)
+                if name:
+                    facts.loads.setdefault(name, []).append(node)
+            case ast.Name(ctx=ast.Load()):
+                facts.loads.setdefault(node.id, []).append(node)
+            case ast.Call():
+                self._note_call(node, scope)
+            case ast.Subscript():
+                if isinstance(node.slice, ast.Constant) and node.slice.value == "role":
+                    self._evidence(scope)
+                    facts.roled.add(_dotted(_element(node.value)))
+                if (
+                    isinstance(node.slice, ast.Slice)
+                    and isinstance(node.ctx, ast.Load)
+                    and node.slice.lower is not None
+                ):
+                    self._candidates.append(node)
+            case ast.Return() if node.value is not None and isinstance(scope, ast.FunctionDef):
+                owner = self._facts[scope].parent
+                if isinstance(owner, ast.ClassDef) and any(
+                    _last(d) in {"property", "cached_property"} for d in scope.decorator_list
+                ):
+                    self._facts[owner].assigned.setdefault(f"self.{scope.name}", []).append(node.value)
+            case ast.Assign():
+                for target in node.targets:
+                    self._assigned(target, node.value, scope)
+                if any(isinstance(target, ast.Subscript | ast.Attribute) for target in node.targets):
+                    self._candidates.append(node)
+            case ast.AnnAssign():
+                name = _dotted(node.target)
+                if name:
+                    owner = self._owner_facts(name, scope)
+                    owner.annotated[name] = node.annotation
+                    if self._message_type(node.annotation):
+                        self._evidence(scope)
+                    if node.value is not None:
+                        owner.assigned.setdefault(name, []).append(node.value)
+                if node.value is not None and isinstance(node.target, ast.Attribute):
+                    self._candidates.append(node)
+            case ast.AugAssign():
+                if isinstance(node.target, ast.Subscript | ast.Attribute):
+                    self._candidates.append(node)
+                else:
+                    self._assigned(node.target, node.value, scope)
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                over, _ = _iterated(node)
+                name = _dotted(node.target) or (
+                    _dotted(node.target.elts[-1]) if isinstance(node.target, ast.Tuple) else ""
+                )
+                if over is not None and name:
+                    facts.walked.setdefault(name, []).append(over)
+                if not isinstance(node, ast.comprehension):
+                    self._candidates.append(node)
+            case ast.Delete() | ast.ListComp():
+                self._candidates.append(node)
+            case _:
+                pass
+
+    def _imported(self, module: str) -> None:
+        """An import of a model library is evidence for the file, not for a function in it."""
+        packages = {package.name for package in load_sdk().packages}
+        if module in packages or module.split(".")[0] in packages:
+            self._facts[self._tree].evidence = True
+
+    def _note_call(self, node: ast.Call, scope: _Scope) -> None:
+        name = _last(node.func)
+        if isinstance(node.func, ast.Attribute):
+            if name in {"insert", "pop", "remove", "popleft"} and len(node.args) <= 2:
+                self._candidates.append(node)
+            elif name in {"append", "extend"} and node.args:
+                self._assigned(node.func.value, node.args[0], scope)
+        if name == "deque" and (any(keyword.arg == "maxlen" for keyword in node.keywords) or len(node.args) > 1):
+            self._candidates.append(node)
+        if name.endswith("Message") and self._of_llm(node.func):
+            self._evidence(scope)
+        elif name in {"create", "parse", "stream"} and _owner(node.func) in {"completions", "messages", "responses"}:
+            self._evidence(scope)
+        elif any(keyword.arg == "messages" for keyword in node.keywords) or name in {
+            "apply_chat_template",
+            "generate_content",
+        }:
+            self._evidence(scope)
+
+    def _owner_facts(self, name: str, scope: _Scope) -> _Facts:
+        """Attributes of self belong to the class, everything else to the scope."""
+        if name.startswith("self."):
+            found = self._class_of(scope)
+            if found is not None:
+                return self._facts[found]
+        return self._facts[scope]
+
+    def _assigned(self, target: ast.expr, value: ast.expr, scope: _Scope) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            values = (
+                value.elts
+                if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+                else [value] * len(target.elts)
+            )
+            for inner, part in zip(target.elts, values, strict=True):
+                self._assigned(inner, part, scope)
+            return
+        name = _dotted(target)
+        if name:
+            self._owner_facts(name, scope).assigned.setdefault(name, []).append(value)
+
+    def _evidence(self, scope: _Scope) -> None:
+        current: _Scope | None = scope
+        while current is not None and not self._facts[current].evidence:
+            self._facts[current].evidence = True
+            current = self._facts[current].parent
+
+    def _class_of(self, scope: _Scope | None) -> ast.ClassDef | None:
+        while scope is not None and not isinstance(scope, ast.ClassDef):
+            scope = self._facts[scope].parent
+        return scope
+
+    def _of_llm(self, node: ast.expr) -> bool:
+        """Whether a name does not come from a library of mail, chat rooms or queues."""
+        origin = self._imports.get(_dotted(node).split(".")[0], "")
+        return not _NOT_LLM.intersection(origin.split("."))
+
+    def _message_type(self, annotation: ast.expr) -> bool:
+        for inner in ast.walk(annotation):
+            name = _last(inner) if isinstance(inner, ast.Name | ast.Attribute) else ""
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                name = inner.value.rstrip("]")
+            if name.endswith(("Message", "MessageParam", "MessageDict", "Messages", "Message_T")) and self._of_llm(
+                inner if isinstance(inner, ast.expr) else annotation
+            ):
+                return True
+        return False
+
+    # ---- places
+
+    def _scope(self, node: ast.AST) -> _Scope:
+        current = self._parents.get(node)
+        while current is not None and not isinstance(
+            current, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
+        ):
+            current = self._parents.get(current)
+        return current or self._tree
+
+    def _functions(self, node: ast.AST) -> list[str]:
+        """Names of the functions and classes around a node, outermost first."""
+        names: list[str] = []
+        current: _Scope | None = self._scope(node)
+        while current is not None:
+            if isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.append(current.name)
+            current = self._facts[current].parent
+        return names[::-1]
+
+    def _statement(self, node: ast.AST) -> ast.stmt:
+        while not isinstance(node, ast.stmt):
+            node = self._parents[node]
+        return node
+
+    def _ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around `node` up to its function."""
+        current = self._parents.get(node)
+        while current is not None and not isinstance(
+            current, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
+        ):
+            yield current
+            current = self._parents.get(current)
+
+    def _guards(self, node: ast.AST) -> list[ast.expr]:
+        """The tests that decide whether a node is reached, within its function: of `if`, `while`, conditional expressions, and of early returns ahead."""
+        tests = []
+        inner = node
+        for outer in self._ancestors(node):
+            if isinstance(outer, ast.If | ast.While | ast.IfExp) and inner is not outer.test:
+                tests.append(outer.test)
+            inner = outer
+        return tests
+
+    def _loop(self, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
+        inner = node
+        for outer in self._ancestors(node):
+            if isinstance(outer, ast.While) or (isinstance(outer, ast.For | ast.AsyncFor) and inner is not outer.iter):
+                return outer
+            inner = outer
+        return None
+
+    def _span(self, node: ast.AST) -> Span:
+        line = getattr(node, "lineno", 1)
+        end = getattr(node, "end_lineno", None) or line
+        return Span(
+            self._source.path,
+            line,
+            self._column(line, getattr(node, "col_offset", 0)),
+            end,
+            self._column(end, getattr(node, "end_col_offset", None) or 0),
+        )
+
+    def _column(self, line: int, offset: int) -> int:
+        """1-based column in characters of an `ast` offset, which counts bytes."""
+        text = self._source.line_text(line)
+        return offset + 1 if text.isascii() else len(text.encode()[:offset].decode("utf-8", "ignore")) + 1
+
+    # ---- is it a conversation?
+
+    def _strength(self, node: ast.expr, depth: int = 3) -> int:
+        """2: a conversation by name, annotation or origin; 1: it may be one; 0: it is something else."""
+        match node:
+            case ast.Await() | ast.Starred() | ast.NamedExpr():
+                return self._strength(node.value, depth)
+            case ast.BoolOp():
+                return max(self._strength(value, depth) for value in node.values)
+            case ast.IfExp():
+                return max(self._strength(node.body, depth), self._strength(node.orelse, depth))
+            case ast.BinOp(op=ast.Add()):
+                return max(self._strength(node.left, depth), self._strength(node.right, depth))
+            case ast.ListComp():
+                return self._strength(node.generators[0].iter, depth) if _builds_message(node.elt) is None else 2
+            case ast.List():
+                if any(_builds_message(item) for item in node.elts):
+                    return 2
+                return max(
+                    (self._strength(item, depth) for item in node.elts if isinstance(item, ast.Starred)), default=0
+                )
+            case ast.Subscript(slice=ast.Slice()):
+                return self._strength(node.value, depth)
+            case ast.Subscript():
+                return _name_strength(_last(node)) if _last(node) else 0
+            case ast.Call():
+                name = _last(node.func)
+                if name in {"list", "tuple", "deepcopy", "copy", "reversed", "cast", "sorted"}:
+                    inner = (
+                        node.args[-1]
+                        if node.args
+                        else node.func.value
+                        if isinstance(node.func, ast.Attribute)
+                        else None
+                    )
+                    return 0 if inner is None else self._strength(inner, depth)
+                if (
+                    name == "get"
+                    and node.args
+                    and isinstance(node.args[0], ast.Constant)
+                    and isinstance(node.args[0].value, str)
+                ):
+                    return _name_strength(node.args[0].value)
+                return 2 if _name_strength(name) == 2 and not _SIZE.intersection(words(name)) else 0
+            case ast.Name() | ast.Attribute():
+                return self._named_strength(node, depth)
+            case _:
+                return 0
+
+    def _named_strength(self, node: ast.Name | ast.Attribute, depth: int) -> int:
+        name = _dotted(node)
+        annotation = self._annotation(name, node)
+        if annotation is not None:
+            if self._message_type(annotation):
+                return 2
+            if not _may_hold_messages(annotation):
+                return 0
+        strength = _name_strength(node.id if isinstance(node, ast.Name) else node.attr)
+        if strength == 2 or depth == 0 or not name:
+            return strength
+        found = words(_last(node))
+        if strength == 0 and found and _OTHER.intersection(found):
+            return 0
+        values = [value for facts in self._chain(node) for value in facts.assigned.get(name, ())]
+        if any(_builds_message(value) is not None for value in values):  # appended to it
+            return 2
+        if self._roles_read(name, node):
+            return 2
+        if any(self._strength(value, depth - 1) == 2 for value in values if not isinstance(value, ast.Constant)):
+            return 2
+        return strength
+
+    def _roles_read(self, name: str, node: ast.AST) -> bool:
+        """Whether the function reads the role of the list's elements."""
+        facts = self._facts[self._scope(node)]
+        if name in facts.roled:
+            return True
+        return any(
+            variable in facts.roled and any(_dotted(over) == name for over in overs)
+            for variable, overs in facts.walked.items()
+        )
+
+    def _chain(self, node: ast.AST) -> Iterator[_Facts]:
+        scope: _Scope | None = self._scope(node)
+        while scope is not None:
+            facts = self._facts[scope]
+            yield facts
+            scope = facts.parent
+
+    def _annotation(self, name: str, node: ast.AST) -> ast.expr | None:
+        for facts in self._chain(node):
+            found = facts.annotated.get(name) or (
+                facts.annotated.get(name.removeprefix("self."))
+                if isinstance(facts.node, ast.ClassDef) and name.startswith("self.")
+                else None
+            )
+            if found is not None:
+                return found
+        return None
+
+    def _confidence(self, target: ast.expr) -> Confidence | None:
+        """How sure we are that `target` is a conversation; None when it is not one as far as the file shows."""
+        strength = self._strength(target)
+        if strength == 0:
+            return None
+        near = False
+        for facts in self._chain(target):
+            if isinstance(facts.node, ast.Module):
+                break
+            near = near or facts.evidence
+        far = self._facts[self._tree].evidence
+        if strength == 2:
+            return Confidence.HIGH if near else Confidence.MEDIUM if far or self._llm_words(target) else None
+        return None
+
+    def _llm_words(self, node: ast.AST) -> bool:
+        """Whether the functions or classes around speak of models, prompts or agents."""
+        names = [word for name in self._functions(node) for word in words(name)]
+        return bool(
+            {
+                "llm",
+                "prompt",
+                "prompts",
+                "agent",
+                "chatbot",
+                "gpt",
+                "assistant",
+                "openai",
+                "anthropic",
+                "completion",
+            }.intersection(names)
+        )
+
+    # ---- the candidates
+
+    def _judge(self, node: ast.AST) -> Iterator[HistoryEdit]:
+        match node:
+            case ast.Subscript():
+                yield from self._slice(node)
+            case ast.Call() if _last(node.func) == "deque":
+                yield from self._deque(node)
+            case ast.Call():
+                yield from self._method(node)
+            case ast.Delete():
+                yield from self._delete(node)
+            case ast.For() | ast.AsyncFor():
+                yield from self._reversed_loop(node)
+                yield from self._aging_loop(node)
+            case ast.ListComp():
+                yield from self._system_and_last(node)
+            case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+                yield from self._store(node)
+            case _:
+                pass
+
+    def _edit(self, op: str, node: ast.AST, target: ast.expr, confidence: Confidence) -> HistoryEdit:
+        span = self._span(node)
+        names = self._functions(node)
+        inner = names[-1] if names else ""
+        written = self._source.slice(self._span(target))
+        return HistoryEdit(
+            op,
+            span,
+            " ".join(written.split()),
+            confidence,
+            " ".join(self._source.slice(span).split())[:200],
+            function=".".join(names) or "<module>",
+            per_call=inner not in {"__init__", "load", "from_dict", "from_file"} and bool(names),
+        )
+
+    def _quiet_place(self, node: ast.AST) -> bool:
+        """Whether the functions around show, test or store things, so that nothing there reaches a prompt."""
+        names = self._functions(node)
+        if any(name.startswith(("test_", "Test")) for name in names):
+            return True
+        inner = names[-1] if names else ""
+        return inner in {"main", "__repr__", "__str__", "__len__", "__getitem__"} or bool(
+            _QUIET_FUNCTIONS.intersection(words(inner))
+        )
+
+    # slices
+
+    def _slice(self, node: ast.Subscript) -> Iterator[HistoryEdit]:
+        assert isinstance(node.slice, ast.Slice)
+        lower, upper, target = node.slice.lower, node.slice.upper, node.value
+        if node.slice.step is not None or _constant(lower) in {0, -1}:
+            return
+        confidence = self._confidence(target)
+        if confidence is None or self._quiet_place(node):
+            return
+        if self._window_bound(lower, node):
+            if upper is not None and _constant(upper) is None and not _negative(upper):
+                return
+        elif upper is not None or not self._front_cut(node):
+            if upper is None and _constant(lower) == 1 and self._new_head(node):
+                yield self._edit("set-front", node, target, min(confidence, Confidence.MEDIUM))
+            return
+        use = self._use(node)
+        if use is None:
+            return
+        yield self._edit("window", node, target, min(confidence, use))
+
+    def _window_bound(self, lower: ast.expr | None, node: ast.AST) -> bool:
+        """Whether a lower bound counts from the end, directly or through a local name or a default."""
+        if lower is None:
+            return False
+        if _negative(lower):
+            return _constant(lower) != -1
+        if not isinstance(lower, ast.Name):
+            return False
+        scope = self._scope(node)
+        values = [value for facts in self._chain(node) for value in facts.assigned.get(lower.id, ())]
+        if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            positional = [*scope.args.posonlyargs, *scope.args.args]
+            defaults = dict(zip([a.arg for a in positional[::-1]], scope.args.defaults[::-1], strict=False))
+            defaults.update(
+                (a.arg, d) for a, d in zip(scope.args.kwonlyargs, scope.args.kw_defaults, strict=True) if d is not None
+            )
+            if lower.id in defaults:
+                values.append(defaults[lower.id])
+        return any(_negative(value) for value in values)
+
+    def _front_cut(self, node: ast.Subscript) -> bool:
+        """`x = x[n:]`, `[head] + x[n:]` under a test of size or in a function that cuts: the front goes away, wherever n comes from."""
+        assert isinstance(node.slice, ast.Slice)
+        statement = self._statement(node)
+        target = _dotted(node.value)
+        rebinds = (
+            isinstance(statement, ast.Assign)
+            and bool(target)
+            and any(_dotted(t.value if isinstance(t, ast.Subscript) else t) == target for t in statement.targets)
+        )
+        joins = any(
+            isinstance(outer, ast.BinOp | ast.List)
+            for outer in self._ancestors(node)
+            if not isinstance(outer, ast.stmt)
+        )
+        if not (rebinds or joins):
+            return False
+        if self._reads_front(node):
+            return False
+        return self._size_test(node) or (self._cutting(node) and _constant(node.slice.lower) is None)
+
+    def _reads_front(self, node: ast.Subscript) -> bool:
+        """Whether the same function, or a guard, looks at element 0 as the system message: it is taken off for a provider, not forgotten."""
+        target = _dotted(node.value)
+        return any(_asks_front_role(test, target) for test in self._guards(node))
+
+    def _size_test(self, node: ast.AST) -> bool:
+        """Whether a guard compares a size: a length, tokens, a budget."""
+        return any(
+            any(isinstance(inner, ast.Compare) for inner in ast.walk(test))
+            and _says(test, _SIZE)
+            and not _only_emptiness(test)
+            for test in self._guards(node)
+        )
+
+    def _cutting(self, node: ast.AST) -> bool:
+        return any(_CUTTING.intersection(words(name)) for name in self._functions(node))
+
+    def _new_head(self, node: ast.Subscript) -> bool:
+        """`[system] + x[1:]`, `[system, *x[1:]]`, `new = [system]; new += x[1:]`: the same conversation under another head."""
+        for outer in self._ancestors(node):
+            if isinstance(outer, ast.BinOp) and isinstance(outer.left, ast.List) and outer.left.elts:
+                return self._is_system(outer.left.elts[-1]) and not self._reads_front(node)
+            if isinstance(outer, ast.List) and outer.elts and not isinstance(outer.elts[0], ast.Starred):
+                return self._is_system(outer.elts[0]) and not self._reads_front(node)
+            if isinstance(outer, ast.AugAssign) and isinstance(outer.target, ast.Name):
+                values = self._facts[self._scope(node)].assigned.get(outer.target.id, ())
+                return any(isinstance(v, ast.List) and v.elts and self._is_system(v.elts[0]) for v in values)
+            if isinstance(outer, ast.stmt):
+                return False
+        return False
+
+    def _is_system(self, node: ast.expr) -> bool:
+        role = _builds_message(node)
+        if role is None and isinstance(node, ast.Name):
+            return any(
+                _builds_message(value) == "system"
+                for facts in self._chain(node)
+                for value in facts.assigned.get(node.id, ())
+            )
+        return role == "system"
+
+    # where a value goes
+
+    def _use(self, node: ast.expr, depth: int = 3) -> Confidence | None:
+        """How sure it is that a value goes on to a prompt; None when it is only shown, counted, tested, stored or dropped."""
+        inner: ast.AST = node
+        current = self._parents[node]
+        level = Confidence.HIGH
+        while not isinstance(current, ast.stmt):
+            match current:
+                case ast.Call():
+                    if inner is current.func:
+                        return None
+                    name = _last(current.func)
+                    if (
+                        name in _QUIET_CALLS
+                        or _owner(current.func) in _QUIET_OWNERS
+                        or _QUIET_CALL_WORDS.intersection(words(name))
+                    ):
+                        return None
+                    if name in {"append", "extend", "insert"} and isinstance(current.func, ast.Attribute):
+                        return self._receiver_use(current.func.value, depth)
+                    if name not in _PASS_CALLS and not _builds_message(current):
+                        return (
+                            Confidence.MEDIUM
+                            if level < Confidence.HIGH or not self._model_call(current)
+                            else Confidence.HIGH
+                        )
+                case ast.Compare():
+                    return None
+                case ast.IfExp() | ast.comprehension() if inner is getattr(current, "test", None) or inner in getattr(
+                    current, "ifs", ()
+                ):
+                    return None
+                case ast.JoinedStr() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                    level = Confidence.MEDIUM
+                case ast.Attribute():
+                    if not isinstance(self._parents[current], ast.Call):
+                        return None
+                case ast.Subscript():
+                    return None
+                case ast.UnaryOp():
+                    return None
+                case _:
+                    pass
+            inner = current
+            current = self._parents[current]
+        return self._statement_use(current, inner, level, depth)
+
+    def _statement_use(self, statement: ast.stmt, inner: ast.AST, level: Confidence, depth: int) -> Confidence | None:
+        match statement:
+            case ast.Return():
+                return None if self._route(statement) else level
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                best: Confidence | None = None
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        found = self._name_use(target, statement, depth)
+                    elif isinstance(target, ast.Attribute | ast.Subscript):
+                        found = None if _QUIET_FUNCTIONS.intersection(words(_last(target))) else level
+                    else:
+                        found = Confidence.MEDIUM
+                    if found is not None:
+                        best = found if best is None else max(best, found)
+                return None if best is None else min(best, level)
+            case ast.For() | ast.AsyncFor() if inner is statement.iter:
+                return Confidence.MEDIUM if self._builds(statement) else None
+            case ast.Expr():
+                return level if isinstance(statement.value, ast.Yield | ast.YieldFrom) else None
+            case _:
+                return None
+
+    def _name_use(self, name: ast.Name, statement: ast.stmt, depth: int) -> Confidence | None:
+        """What becomes of a value after it was given a name: the surest of the later reads in the function."""
+        if depth == 0:
+            return Confidence.MEDIUM
+        loop = self._loop(statement)
+        best: Confidence | None = None
+        for load in self._facts[self._scope(name)].loads.get(name.id, ()):
+            if load.lineno < statement.lineno and loop is None:
+                continue
+            if statement.lineno <= load.lineno <= (statement.end_lineno or statement.lineno):
+                continue
+            found = self._use(load, depth - 1)
+            if found is not None:
+                best = found if best is None else max(best, found)
+        if best is None:  # read by a function defined inside
+            for facts in self._facts.values():
+                if facts.parent is self._scope(name) and name.id in facts.loads:
+                    return Confidence.MEDIUM
+        return best
+
+    def _receiver_use(self, receiver: ast.expr, depth: int) -> Confidence | None:
+        if isinstance(receiver, ast.Name):
+            return (
+                self._name_use(
+                    ast.copy_location(ast.Name(receiver.id, ast.Store()), receiver), self._statement(receiver), depth
+                )
+                if (self._adopt(receiver))
+                else None
+            )
+        return Confidence.HIGH
+
+    def _adopt(self, receiver: ast.Name) -> bool:
+        """Whether the list that receives the value is read elsewhere in the function."""
+        return len(self._facts[self._scope(receiver)].loads.get(receiver.id, ())) > 1
+
+    def _model_call(self, call: ast.Call) -> bool:
+        return bool(
+            {
+                "llm",
+                "model",
+                "chat",
+                "client",
+                "completion",
+                "completions",
+                "complete",
+                "generate",
+                "invoke",
+                "predict",
+                "create",
+                "acreate",
+                "ainvoke",
+                "prompt",
+                "format",
+            }.intersection(words(_dotted(call.func)))
+        )
+
+    def _route(self, node: ast.AST) -> bool:
+        """Whether the function answers a web request: what it returns is shown to a person."""
+        scope = self._scope(node)
+        if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        return any(
+            _last(decorator) in {"get", "post", "put", "delete", "patch", "route", "websocket", "api_view", "callback"}
+            for decorator in scope.decorator_list
+        )
+
+    def _builds(self, loop: ast.For | ast.AsyncFor) -> bool:
+        """Whether a loop's body builds something that is read afterwards: it appends, adds text, or yields."""
+        for inner in ast.walk(loop):
+            if isinstance(inner, ast.Yield | ast.YieldFrom):
+                return True
+            if (
+                isinstance(inner, ast.AugAssign)
+                and isinstance(inner.op, ast.Add)
+                and not isinstance(inner.value, ast.Constant | ast.Call)
+            ):
+                if not isinstance(inner.value, ast.Name | ast.Attribute | ast.Subscript) or not _SIZE.intersection(
+                    words(_last(inner.target))
+                ):
+                    return True
+            if (
+                isinstance(inner, ast.Call)
+                and _last(inner.func) in {"append", "extend", "insert", "add_message", "write"}
+                and isinstance(inner.func, ast.Attribute)
+            ):
+                if _owner(inner.func) not in _QUIET_OWNERS:
+                    return True
+        return False
+
+    # methods
+
+    def _method(self, node: ast.Call) -> Iterator[HistoryEdit]:
+        assert isinstance(node.func, ast.Attribute)
+        target, name = node.func.value, node.func.attr
+        confidence = self._confidence(target)
+        if confidence is None or self._quiet_place(node):
+            return
+        if name == "insert" and len(node.args) == 2:
+            if _constant(node.args[0]) in {0, 1}:
+                yield from self._insert(node, target, confidence)
+            return
+        if name == "remove":
+            if self._size_test(node) and self._loop(node) is not None:
+                yield self._edit("filter", node, target, min(confidence, Confidence.MEDIUM))
+            return
+        if name == "popleft" and not node.args:
+            place: ast.expr | None = ast.Constant(0)
+        else:
+            place = node.args[0] if node.args else None
+        if place is None or (isinstance(place, ast.Constant) and not isinstance(place.value, int)) or _negative(place):
+            return
+        yield from self._removal(node, target, place, confidence)
+
+    def _removal(
+        self, node: ast.AST, target: ast.expr, place: ast.expr, confidence: Confidence
+    ) -> Iterator[HistoryEdit]:
+        index = _constant(place)
+        if self._consumes(node, target) or self._fresh_in_loop(node, target) or self._takes_system(node, target):
+            return
+        sized = self._size_test(node)
+        if not sized and not self._cutting(node):
+            return
+        if (
+            self._loop(node) is None
+            and not isinstance(self._parents.get(node), ast.Expr | ast.Module)
+            and not isinstance(node, ast.Delete)
+        ):
+            return  # the message is taken, not forgotten
+        if index in {0, 1}:
+            yield self._edit("pop-front", node, target, confidence)
+        elif (
+            index is None and (self._loop(node) is not None or sized) and not _says(place, frozenset({"last", "tail"}))
+        ):
+            yield self._edit(
+                "pop-middle", node, target, min(confidence, Confidence.HIGH if sized else Confidence.MEDIUM)
+            )
+
+    def _consumes(self, node: ast.AST, target: ast.expr) -> bool:
+        """`while queue: item = queue.pop(0)` works a list off."""
+        written = _dotted(target)
+        loop = self._loop(node)
+        if isinstance(loop, ast.While):
+            test = loop.test
+            if _dotted(test) == written or (isinstance(test, ast.Constant) and test.value) or _only_emptiness(test):
+                return isinstance(self._parents.get(node), ast.Assign | ast.NamedExpr | ast.Call)
+        return False
+
+    def _fresh_in_loop(self, node: ast.AST, target: ast.expr) -> bool:
+        """Whether the list is made anew in each turn of the loop around, so that the operation only takes back what was just put in."""
+        loop = self._loop(node)
+        if not isinstance(loop, ast.For | ast.AsyncFor) or not isinstance(target, ast.Name):
+            return False
+        names = {
+            name.id
+            for statement in ast.walk(loop)
+            if isinstance(statement, ast.Assign)
+            for t in statement.targets
+            for name in ast.walk(t)
+            if isinstance(name, ast.Name)
+        }
+        return target.id in names
+
+    def _takes_system(self, node: ast.AST, target: ast.expr) -> bool:
+        """`system = messages.pop(0)`: the first message is handed over separately."""
+        if any(_asks_front_role(test, _dotted(target)) for test in self._guards(node)):
+            return True
+        statement = self._statement(node)
+        if isinstance(statement, ast.Assign) and not isinstance(self._loop(node), ast.While):
+            return bool(
+                {"system", "first", "head", "initial", "sys", "instruction", "instructions"}.intersection(
+                    word for t in statement.targets for word in words(_last(t))
+                )
+            )
+        return False
+
+    def _insert(self, node: ast.Call, target: ast.expr, confidence: Confidence) -> Iterator[HistoryEdit]:
+        """An insertion at the front is a fault when old messages stand behind it and it is not the one system message that belongs there."""
+        value = node.args[1]
+        if self._absence_guard(node, target) or self._walks_backwards(node):
+            return
+        lasting = isinstance(target, ast.Attribute) or (isinstance(target, ast.Name) and not self._made_here(target))
+        if self._fresh_in_loop(node, target) or not lasting:
+            if not self._loop(node) or self._fresh_in_loop(node, target):
+                return
+        dynamic = self._dynamic(value)
+        if dynamic is None:
+            return
+        if _constant(node.args[0]) == 1 and not self._loop(node) and dynamic < Confidence.HIGH:
+            return
+        yield self._edit("insert-front", node, target, min(confidence, dynamic))
+
+    def _absence_guard(self, node: ast.AST, target: ast.expr) -> bool:
+        """Whether a guard asks for the list's first element, its roles or its emptiness: the insertion happens only when something is missing."""
+        written = _dotted(target)
+        for test in self._guards(node):
+            for inner in ast.walk(test):
+                if isinstance(inner, ast.Constant) and inner.value in {"system", "developer"}:
+                    return True
+                if isinstance(inner, ast.Name | ast.Attribute) and {"system", "developer"}.intersection(
+                    words(_last(inner))
+                ):
+                    return True
+                if isinstance(inner, ast.Call) and _last(inner.func) in {"isinstance", "any", "all", "len"}:
+                    return True
+                if isinstance(inner, ast.Name | ast.Attribute) and _dotted(inner) == written:
+                    return True
+        return False
+
+    def _walks_backwards(self, node: ast.AST) -> bool:
+        """Rebuilding a list from its end with insert(0) keeps the order."""
+        for outer in self._ancestors(node):
+            if isinstance(outer, ast.For | ast.AsyncFor):
+                if _is_reversed(outer.iter):
+                    return True
+                if isinstance(outer.iter, ast.Name):
+                    values = self._facts[self._scope(node)].assigned.get(outer.iter.id, ())
+                    return any(_is_reversed(value) for value in values)
+            if isinstance(outer, ast.While):
+                return True  # walking up a chain of parents
+        return False
+
+    def _made_here(self, target: ast.Name) -> bool:
+        """Whether a local list is made in this function: a literal, a copy, a call."""
+        facts = self._facts[self._scope(target)]
+        values = facts.assigned.get(target.id, ())
+        return any(
+            isinstance(value, ast.List | ast.ListComp | ast.Call | ast.BinOp | ast.Await | ast.Subscript)
+            for value in values
+        )
+
+    def _dynamic(self, value: ast.expr, depth: int = 2) -> Confidence | None:
+        """How sure it is that a text is another one each time; None for constants, settings and the system text handed in."""
+        content = _content(value)
+        if content is None:
+            content = value
+        best: Confidence | None = None
+        for inner in ast.walk(content):
+            name = _last(inner) if isinstance(inner, ast.Name | ast.Attribute) else ""
+            if not name or name.isupper():
+                continue
+            found = words(name)
+            if {"system", "prompt", "instructions", "instruction", "template"}.intersection(found):
+                continue
+            if _VOLATILE.intersection(found):
+                return Confidence.HIGH
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and depth:
+                for given in self._facts[self._scope(value)].assigned.get(inner.id, ()):
+                    deeper = self._dynamic(given, depth - 1) if not isinstance(given, ast.Constant) else None
+                    if deeper is not None:
+                        best = deeper if best is None else max(best, deeper)
+        return best
+
+    # deletions
+
+    def _delete(self, node: ast.Delete) -> Iterator[HistoryEdit]:
+        for target in node.targets:
+            if not isinstance(target, ast.Subscript):
+                continue
+            confidence = self._confidence(target.value)
+            if confidence is None or self._quiet_place(node):
+                continue
+            if isinstance(target.slice, ast.Slice):
+                if target.slice.upper is None or _constant(target.slice.lower) not in {None, 0, 1}:
+                    continue
+                yield self._edit("pop-front", node, target.value, confidence)
+            elif not isinstance(target.slice, ast.Constant) or isinstance(target.slice.value, int):
+                if not _negative(target.slice):
+                    yield from self._removal(node, target.value, target.slice, confidence)
+
+    # bounded buffers
+
+    def _deque(self, node: ast.Call) -> Iterator[HistoryEdit]:
+        maxlen = next(
+            (keyword.value for keyword in node.keywords if keyword.arg == "maxlen"),
+            node.args[1] if len(node.args) > 1 else None,
+        )
+        if isinstance(maxlen, ast.Constant) and maxlen.value in {None, 1}:
+            return
+        parent = self._parents[node]
+        targets = (
+            parent.targets
+            if isinstance(parent, ast.Assign)
+            else [parent.target]
+            if isinstance(parent, ast.AnnAssign)
+            else []
+        )
+        for target in targets:
+            if _name_strength(_last(target)) != 2 or self._quiet_place(node):
+                continue
+            confidence = self._confidence(target)
+            if confidence is not None:
+                yield self._edit("window", node, target, min(confidence, Confidence.MEDIUM))
+
+    # loops
+
+    def _reversed_loop(self, node: ast.For | ast.AsyncFor) -> Iterator[HistoryEdit]:
+        """`for m in reversed(messages): … if total > budget: break` keeps the newest that fit."""
+        target = _reversed_of(node.iter)
+        if target is None:
+            return
+        confidence = self._confidence(target)
+        if confidence is None or self._quiet_place(node) or not self._builds(node):
+            return
+        for inner in ast.walk(node):
+            if (
+                isinstance(inner, ast.If)
+                and any(isinstance(last, ast.Break) for last in inner.body)
+                and _says(inner.test, _SIZE | _CUTTING | {"turns", "lookback", "max", "n", "k"})
+                and any(isinstance(part, ast.Compare) for part in ast.walk(inner.test))
+            ):
+                if any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(inner.test)):
+                    continue
+                yield self._edit("window", inner.test, target, confidence)
+                return
+
+    def _aging_loop(self, node: ast.For | ast.AsyncFor) -> Iterator[HistoryEdit]:
+        """A loop that changes some of the older messages in place, by their distance from the end or by a counter."""
+        iterated, index = _iterated(node)
+        if iterated is None:
+            return
+        older = (
+            isinstance(iterated, ast.Subscript)
+            and isinstance(iterated.slice, ast.Slice)
+            and iterated.slice.upper is not None
+            and iterated.slice.lower is None
+            and _negative(iterated.slice.upper)
+        )
+        base = (
+            iterated.value
+            if isinstance(iterated, ast.Subscript) and isinstance(iterated.slice, ast.Slice)
+            else iterated
+        )
+        backwards = _reversed_of(node.iter) is not None
+        target: ast.expr = base if not backwards else _reversed_of(node.iter) or base
+        confidence = self._from_history(target)
+        if confidence is None or self._quiet_place(node):
+            return
+        names = {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
+        counters = {
+            inner.target.id
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name)
+        }
+        for inner in ast.walk(node):
+            if not isinstance(inner, ast.Assign):
+                continue
+            place = next((t for t in inner.targets if _sets_content(t, names, _dotted(target))), None)
+            if place is None:
+                continue
+            tests = [
+                test
+                for test in self._guards(inner) + _inner_tests(node)
+                if any(isinstance(part, ast.Compare) for part in ast.walk(test))
+            ]
+            aged = older or any(_counts(test, counters) or _index_from_end(test, index) for test in tests)
+            if aged:
+                yield self._edit("set-old", inner, target, min(confidence, Confidence.MEDIUM))
+                return
+
+    def _from_history(self, node: ast.expr, depth: int = 2) -> Confidence | None:
+        """Confidence that a list is a conversation, or was gathered from one: its tool results, its images."""
+        found = self._confidence(node)
+        if found is not None or depth == 0 or not isinstance(node, ast.Name):
+            return found
+        for value in self._facts[self._scope(node)].assigned.get(node.id, ()):
+            for inner in ast.walk(value):
+                if isinstance(inner, ast.comprehension):
+                    found = self._confidence(inner.iter)
+                    if found is not None:
+                        return min(found, Confidence.MEDIUM)
+        return None
+
+    # system and the last only
+
+    def _system_and_last(self, node: ast.ListComp) -> Iterator[HistoryEdit]:
+        """`kept = [m for m in messages if m.role == "system"]; kept.append(messages[-1])`: all between is dropped."""
+        generator = node.generators[0]
+        statement = self._parents[node]
+        if len(node.generators) != 1 or not generator.ifs or not isinstance(statement, ast.Assign):
+            return
+        if not any(
+            isinstance(part, ast.Constant) and part.value == "system"
+            for test in generator.ifs
+            for part in ast.walk(test)
+        ):
+            return
+        confidence = self._confidence(generator.iter)
+        written = _dotted(generator.iter)
+        if confidence is None or not written or self._quiet_place(node):
+            return
+        for target in statement.targets:
+            for load in self._facts[self._scope(node)].loads.get(_dotted(target), ()):
+                call = self._parents.get(self._parents.get(load, load), load)
+                if (
+                    isinstance(call, ast.Call)
+                    and _last(call.func) == "append"
+                    and call.args
+                    and isinstance(call.args[0], ast.Subscript)
+                ):
+                    last = call.args[0]
+                    if _dotted(last.value) == written and _constant(last.slice) == -1:
+                        yield self._edit("window", node, generator.iter, confidence)
+                        return
+
+    # stores
+
+    def _store(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Iterator[HistoryEdit]:
+        if self._quiet_place(node) or node.value is None:
+            return
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            front = _front_of(target)
+            if front is not None:
+                yield from self._set_front(node, front, target)
+            elif (
+                self._strength(
+                    target.value
+                    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice)
+                    else target
+                )
+                == 2
+            ):
+                yield from self._summary(node, target)
+
+    def _set_front(
+        self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, front: ast.expr, target: ast.expr
+    ) -> Iterator[HistoryEdit]:
+        confidence = self._confidence(front)
+        if confidence is None or node.value is None:
+            return
+        if (
+            isinstance(front, ast.Name)
+            and self._made_here(front)
+            and self._loop(node) is None
+            and not self._copies_lasting(front)
+        ):
+            return
+        if any(
+            _touches_front(inner, _dotted(front)) for inner in ast.walk(node.value) if isinstance(inner, ast.Subscript)
+        ):
+            return  # merged with what stood there: a conversion for a provider
+        if _last(target) and _last(target) not in {"content", "text", "parts"}:
+            return
+        whole = isinstance(target, ast.Subscript) and _constant(target.slice) == 0 and not _last(target)
+        dynamic = self._dynamic(node.value)
+        if (
+            dynamic is None
+            and (whole or self._loop(node))
+            and any(isinstance(inner, ast.Call) for inner in ast.walk(node.value))
+        ):
+            dynamic = Confidence.MEDIUM
+        if dynamic is None and self._cutting(node):
+            dynamic = Confidence.HIGH  # a notice takes the place of what was cut
+        if dynamic is None:
+            return
+        yield self._edit("set-front", node, front, min(confidence, dynamic))
+
+    def _copies_lasting(self, name: ast.Name) -> bool:
+        """Whether a local name is another name of a list that lives on, not a copy of it."""
+        values = self._facts[self._scope(name)].assigned.get(name.id, ())
+        return any(
+            isinstance(value, ast.Attribute) or (isinstance(value, ast.Subscript) and bool(_last(value)))
+            for value in values
+        )
+
+    def _summary(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, target: ast.expr) -> Iterator[HistoryEdit]:
+        """`self.messages = [first, summary, *recent]`: the old part gives way to a summary."""
+        value = node.value
+        if (
+            value is None
+            or isinstance(node, ast.AugAssign)
+            or not isinstance(value, ast.List | ast.BinOp | ast.Call | ast.Await)
+        ):
+            return
+        if isinstance(value, ast.Call | ast.Await):
+            call = value.value if isinstance(value, ast.Await) else value
+            if not (
+                isinstance(call, ast.Call)
+                and _SUMMARY.intersection(words(_last(call.func)))
+                and any(_dotted(arg) == _dotted(target) for arg in call.args)
+            ):
+                return
+        elif not self._names_summary(value) or not any(
+            isinstance(inner, ast.Starred | ast.BinOp | ast.Name | ast.Attribute) for inner in ast.walk(value)
+        ):
+            return
+        confidence = self._confidence(
+            target.value if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice) else target
+        )
+        if confidence is not None:
+            yield self._edit("summarise", node, target, min(confidence, Confidence.MEDIUM))
+
+    def _names_summary(self, value: ast.expr) -> bool:
+        if _says(value, _SUMMARY):
+            return True
+        for inner in ast.walk(value):
+            if isinstance(inner, ast.Name):
+                for given in self._facts[self._scope(value)].assigned.get(inner.id, ()):
+                    if _builds_message(given) and _says(given, _SUMMARY):
+                        return True
+        return False
+
+
+# ---- shapes
+
+
+def _builds_message(node: ast.expr) -> str | None:
+    """The role of a message that an expression builds ("" where it is not a literal), or None when it builds none."""
+    if isinstance(node, ast.Await):
+        node = node.value
+    if isinstance(node, ast.Dict):
+        entries = {
+            key.value: value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)
+        }
+        if "role" not in entries or not {"content", "parts", "tool_calls"} & entries.keys():
+            return None
+        return _role(entries["role"])
+    if isinstance(node, ast.Call):
+        name = _last(node.func)
+        if not name.endswith(("Message", "MessageParam")) or name.endswith("RemoveMessage"):
+            return None
+        for prefix, role in (
+            ("System", "system"),
+            ("Human", "user"),
+            ("User", "user"),
+            ("AI", "assistant"),
+            ("Assistant", "assistant"),
+            ("Tool", "tool"),
+        ):
+            if name.startswith(prefix):
+                return role
+        return next((_role(keyword.value) for keyword in node.keywords if keyword.arg == "role"), "")
+    return None
+
+
+def _role(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    name = _last(node).lower()
+    return name if name in {"system", "user", "assistant", "tool", "developer"} else ""
+
+
+def _content(node: ast.expr) -> ast.expr | None:
+    """The content of a message that an expression builds."""
+    if isinstance(node, ast.Dict):
+        return next(
+            (
+                value
+                for key, value in zip(node.keys, node.values, strict=True)
+                if isinstance(key, ast.Constant) and key.value in {"content", "parts"}
+            ),
+            None,
+        )
+    if isinstance(node, ast.Call) and _builds_message(node) is not None:
+        keyword = next(
+            (keyword.value for keyword in node.keywords if keyword.arg in {"content", "text", "parts"}), None
+        )
+        return keyword or (node.args[-1] if node.args else None)
+    return None
+
+
+def _may_hold_messages(annotation: ast.expr) -> bool:
+    """False for annotations that rule a conversation out: numbers, arrays, tables, mappings of names, a single message."""
+    names = {_last(inner) for inner in ast.walk(annotation) if isinstance(inner, ast.Name | ast.Attribute)}
+    if names & {
+        "ndarray",
+        "Tensor",
+        "DataFrame",
+        "Series",
+        "float",
+        "int",
+        "bytes",
+        "Path",
+        "Counter",
+        "Queue",
+    } and not names & {"str", "dict", "Dict", "Any"}:
+        return False
+    return True
+
+
+def _front_of(target: ast.expr) -> ast.expr | None:
+    """The list whose element 0, or the content of whose element 0, a target names."""
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        if (
+            isinstance(target, ast.Subscript)
+            and _constant(target.slice) == 0
+            and isinstance(target.value, ast.Name | ast.Attribute | ast.Subscript)
+        ):
+            if isinstance(target.value, ast.Attribute | ast.Subscript) and _last(target.value) in {"content", "parts"}:
+                target = target.value
+                continue
+            return target.value
+        target = target.value
+    return None
+
+
+def _touches_front(test: ast.AST, target: str) -> bool:
+    """Whether an expression reads element 0 of the list."""
+    return any(
+        isinstance(inner, ast.Subscript)
+        and _constant(inner.slice) == 0
+        and (not target or _dotted(inner.value) == target)
+        for inner in ast.walk(test)
+    )
+
+
+def _asks_front_role(test: ast.expr, target: str) -> bool:
+    """Whether a test asks for the role or the class of element 0."""
+    return _touches_front(test, target) and any(
+        (isinstance(inner, ast.Attribute) and inner.attr in {"role", "type"})
+        or (isinstance(inner, ast.Constant) and inner.value in {"role", "system", "type"})
+        or (isinstance(inner, ast.Call) and _last(inner.func) in {"isinstance", "type"})
+        for inner in ast.walk(test)
+    )
+
+
+def _only_emptiness(test: ast.expr) -> bool:
+    """`len(x) > 0`, `len(x) != 0`, `len(x)`: asks whether there is anything, not how much."""
+    if isinstance(test, ast.BoolOp):
+        return all(_only_emptiness(value) or isinstance(value, ast.Name | ast.Attribute) for value in test.values)
+    if isinstance(test, ast.Call):
+        return _last(test.func) == "len"
+    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Call) and _last(test.left.func) == "len":
+        return all(_constant(right) in {0, 1} for right in test.comparators)
+    return False
+
+
+def _is_reversed(node: ast.expr) -> bool:
+    return _reversed_of(node) is not None
+
+
+def _reversed_of(node: ast.expr) -> ast.expr | None:
+    """What `reversed(x)`, `x[::-1]`, `enumerate(reversed(x))` and `range(len(x) - 1, -1, -1)` walk backwards over."""
+    if isinstance(node, ast.Call):
+        name = _last(node.func)
+        if name in {"enumerate", "list"} and node.args:
+            return _reversed_of(node.args[0])
+        if name == "reversed" and node.args:
+            inner = node.args[0]
+            if isinstance(inner, ast.Call) and _last(inner.func) in {"list", "enumerate"} and inner.args:
+                inner = inner.args[0]
+            if isinstance(inner, ast.Call) and _last(inner.func) == "range" and inner.args:
+                return _length_of(inner.args[-1])
+            return inner
+        if name == "range" and len(node.args) == 3 and _constant(node.args[2]) == -1:
+            return _length_of(node.args[0])
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and _constant(node.slice.step) == -1:
+        return node.value
+    return None
+
+
+def _length_of(node: ast.expr) -> ast.expr | None:
+    """`x` in an expression over `len(x)`."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and _last(inner.func) == "len" and inner.args:
+            return inner.args[0]
+    return None
+
+
+def _element(node: ast.expr) -> ast.expr:
+    """`x` of `x[-1]` and `x[i]`: what is true of an element is true of the list."""
+    return (
+        node.value
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice) and not _last(node)
+        else node
+    )
+
+
+def _iterated(loop: ast.For | ast.AsyncFor | ast.comprehension) -> tuple[ast.expr | None, str]:
+    """What a loop walks over, through enumerate, reversed and range(len(x)); and the name of its index, if it has one."""
+    node, index = loop.iter, ""
+    if isinstance(node, ast.Call):
+        name = _last(node.func)
+        if name == "enumerate" and node.args:
+            if isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name):
+                index = loop.target.elts[0].id
+            node = node.args[0]
+        elif name == "range":
+            if isinstance(loop.target, ast.Name):
+                index = loop.target.id
+            return _length_of(node), index
+    backwards = _reversed_of(node)
+    return (backwards if backwards is not None else node), index
+
+
+def _sets_content(target: ast.expr, names: set[str], over: str) -> bool:
+    """Whether a target is the content of the loop's message, or of the list's element at the loop's index, or that element itself."""
+    if isinstance(target, ast.Subscript | ast.Attribute) and _last(target) in {
+        "content",
+        "text",
+        "parts",
+        "output",
+        "tool_calls",
+    }:
+        root: ast.expr = target
+        while isinstance(root, ast.Subscript | ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in names:
+            return True
+        target = target.value
+    if isinstance(target, ast.Subscript) and over and _dotted(target.value) == over:
+        return isinstance(target.slice, ast.Name) and target.slice.id in names
+    return False
+
+
+def _inner_tests(loop: ast.For | ast.AsyncFor) -> list[ast.expr]:
+    """The tests that skip a turn of the loop or of one inside: `if seen < keep: continue`."""
+    return [
+        inner.test
+        for inner in ast.walk(loop)
+        if isinstance(inner, ast.If) and any(isinstance(last, ast.Continue) for last in inner.body)
+    ]
+
+
+def _counts(test: ast.expr, counters: set[str]) -> bool:
+    """Whether a test compares a counter of the loop."""
+    return any(isinstance(inner, ast.Name) and inner.id in counters for inner in ast.walk(test))
+
+
+def _index_from_end(test: ast.expr, index: str) -> bool:
+    """Whether a test compares the loop's index with a place that moves with the end of the list."""
+    if not index:
+        return False
+    names = {inner.id for inner in ast.walk(test) if isinstance(inner, ast.Name)}
+    return index in names and (
+        _says(
+            test,
+            frozenset({"len", "cutoff", "boundary", "keep", "recent", "last", "total", "threshold", "start", "end"}),
+        )
+    )

@@ -1,0 +1,590 @@
+"""Roots: where evaluation begins, and which of the prompts that it sees are reported."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from promptlint.catalog.names import words
+from promptlint.frontends import promptlike, slots
+from promptlint.frontends.python.core import BudgetError
+from promptlint.frontends.python.index import CallPlace, FunctionInfo, Module, last_name
+from promptlint.frontends.python.pipes import Pipes
+from promptlint.frontends.python.sinks import Draft
+from promptlint.frontends.python.text import Field, Segments, format_fields, static_text
+from promptlint.frontends.python.values import (
+    Alt,
+    Class,
+    Dict,
+    Elem,
+    Frame,
+    List,
+    Message,
+    Object,
+    Opaque,
+    Str,
+    Template,
+    Value,
+)
+from promptlint.ir import (
+    Block,
+    BlockChoice,
+    BlockKind,
+    BlockNode,
+    BlockRepeat,
+    Choice,
+    Confidence,
+    Hole,
+    Prompt,
+    Repeat,
+    Segment,
+    Text,
+    Unread,
+    blocks_of,
+    text_of,
+)
+from promptlint.source import Span
+
+__all__ = ["Interpreter"]
+
+MAX_CALLERS = 16  # callers of one function that are followed
+MAX_VARIANTS = 12  # prompts of one sink that differ by caller
+MAX_SUBCLASSES = 6  # classes on which an inherited method is evaluated
+_FILLING = frozenset(
+    {
+        "format",
+        "format_map",
+        "substitute",
+        "safe_substitute",
+        "render",
+        "render_async",
+        "format_messages",
+        "format_prompt",
+        "partial",
+        "replace",
+        "from_template",
+        "from_messages",
+        "from_string",
+        "PromptTemplate",
+        "populate_template",
+    }
+)
+_PROMPTISH = frozenset(
+    {
+        "prompt",
+        "prompts",
+        "template",
+        "templates",
+        "instruction",
+        "instructions",
+        "system",
+        "msg",
+        "message",
+        "messages",
+        "persona",
+        "tmpl",
+    }
+)
+_SHAPE = frozenset(
+    {
+        "messages",
+        "prompt",
+        "system",
+        "input",
+        "contents",
+        "instructions",
+        "system_prompt",
+        "system_message",
+        "query",
+        "message",
+        "prompts",
+        "conversation",
+        "system_instruction",
+        "history",
+        "inputs",
+    }
+)
+
+
+class Interpreter(Pipes):
+    """The whole interpreter: finds roots, evaluates them, and settles what they gave."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._entered: set[tuple[int, int]] = set()
+        self._sink_names = {path.rsplit(".", 1)[-1] for path in self.sdk.sinks}
+        self._sink_names |= set(self._generics)
+        self._packages = {package.name.split(".")[0] for package in self.sdk.packages}
+        self._templates_seen: list[tuple[Value, ast.AST, Frame, str]] = []
+
+    # ---- choosing roots
+
+    def run_roots(self, paths: Iterable[Path]) -> list[Prompt]:
+        """Every prompt of the given files."""
+        modules = [module for path in paths if (module := self.index.module(path)) is not None]
+        for module in modules:
+            self._name_constants(module)
+        for module in modules:
+            for function in self._entries(module):
+                self.visit(function)
+        self._follow_callers()
+        for module in modules:
+            self._module_literals(module)
+        return self._settled()
+
+    def _entries(self, module: Module) -> Iterator[FunctionInfo]:
+        chosen: dict[int, FunctionInfo] = {}
+        imports = self._imports_sdk(module)
+        for name, places in module.calls.items():
+            filling = name in _FILLING
+            if not filling and name not in self._sink_names:
+                continue
+            for place in places:
+                if place.function is None or id(place.function) in chosen:
+                    continue
+                if (filling and _is_promptish(place.node)) or (not filling and self._may_send(name, place, imports)):
+                    chosen[id(place.function)] = place.function
+        for _, function, docstring in module.literals:
+            if function is not None and (not docstring or function.decorators):
+                chosen.setdefault(id(function), function)
+        for _, function in module.roles:
+            if function is not None:
+                chosen.setdefault(id(function), function)
+        for info in module.functions:
+            if id(info) in chosen and not isinstance(info.node, ast.Lambda):
+                yield info
+
+    def _imports_sdk(self, module: Module) -> bool:
+        for statements in module.bindings.values():
+            for statement in statements:
+                if isinstance(statement, ast.Import) and any(
+                    alias.name.split(".")[0] in self._packages for alias in statement.names
+                ):
+                    return True
+                if (
+                    isinstance(statement, ast.ImportFrom)
+                    and not statement.level
+                    and (statement.module or "").split(".")[0] in self._packages
+                ):
+                    return True
+        return False
+
+    def _may_send(self, name: str, place: CallPlace, imports: bool) -> bool:
+        node = place.node
+        shaped = any(keyword.arg in _SHAPE for keyword in node.keywords)
+        if name in self._generics and isinstance(node.func, ast.Attribute):
+            dotted = _dotted_tail(node.func)
+            for generic in self._generics[name]:
+                if not any(dotted == one or dotted.endswith("." + one) for one in generic.method):
+                    continue
+                if not generic.receiver:
+                    return True
+                receiver = set(words(_receiver(node.func.value)))
+                if any(set(one.split()) <= receiver for one in generic.receiver):
+                    return True
+        return imports and (shaped or bool(node.args) or not node.keywords)
+
+    # ---- evaluating
+
+    def visit(self, info: FunctionInfo) -> None:
+        """Evaluate a function from outside, once for each class that it may run on."""
+        for receiver in self._receivers(info):
+            key = (id(info), id(receiver.info) if isinstance(receiver, Object) else 0)
+            if key in self._entered:
+                continue
+            self._entered.add(key)
+            self.evaluate(info, receiver)
+
+    def _receivers(self, info: FunctionInfo) -> list[Value | None]:
+        cls = info.cls
+        if cls is None:
+            outer = info.outer
+            while outer is not None and outer.outer is not None:
+                outer = outer.outer
+            return [None]
+        if "staticmethod" in info.decorators:
+            return [None]
+        if "classmethod" in info.decorators:
+            return [Class(cls)]
+        result: list[Value | None] = [self.symbolic(cls)]
+        for sub in self.subclasses(cls)[:MAX_SUBCLASSES]:
+            if info.name not in sub.methods and sub.methods:
+                result.append(self.symbolic(sub))
+        return result
+
+    def evaluate(self, info: FunctionInfo, receiver: Value | None) -> None:
+        """One evaluation with its own budget; what it wrote is taken back."""
+        mark = self.journal.mark()
+        self.steps = 0
+        self.unresolved = []
+        self.stack = []
+        self.silent = 0
+        self.loose = []
+        try:
+            frame, value = self.enter(info, receiver)
+            self._keep_texts(frame, value)
+        except BudgetError:
+            self.index.unread.append(
+                Unread(info.module.source.path, info.node.lineno, f"{info.qualname}: too large to follow")
+            )
+        except RecursionError:
+            self.index.unread.append(
+                Unread(info.module.source.path, info.node.lineno, f"{info.qualname}: nested too deeply")
+            )
+        finally:
+            self.stack = []
+            self.silent = 0
+            self.journal.undo(mark)
+
+    def _keep_texts(self, frame: Frame, value: Value) -> None:
+        """Texts and lists of messages that a function built: prompts when no sink takes them."""
+        assert frame.function is not None
+        self.stack = [frame]
+        node = frame.function.node
+        self._keep(value, node, frame, frame.function.name)
+        for name, local in frame.locals.items():
+            self._keep(local, node, frame, name)
+        for loose, place, owner in self.loose:
+            if owner is frame:
+                self._keep(loose, place, frame, "")
+        if isinstance(frame.receiver, Object):
+            for name, local in frame.receiver.fields.items():
+                if isinstance(local, List) and frame.function.name == "__init__":
+                    self._keep(local, node, frame, name)
+
+    def _keep(self, value: Value, node: ast.AST, frame: Frame, name: str, depth: int = 0) -> None:
+        if isinstance(value, Alt) and depth < 3:
+            for arm in value.arms:
+                self._keep(arm, node, frame, name, depth + 1)
+        elif isinstance(value, List):
+            if self._looks_like_messages(value) and not value.disorder:
+                self._hangs = False
+                blocks = self.messages(value, value.span, name, frame)
+                self.draft(tuple(blocks), _At(value.span), frame, "messages", "messages", confidence=Confidence.MEDIUM)
+            elif depth < 2:
+                for item in value.items:
+                    if isinstance(item, Elem):
+                        self._keep(item.value, node, frame, name, depth + 1)
+        elif isinstance(value, Dict) and depth < 3:
+            for entry in value.entries:
+                self._keep(entry.value, node, frame, entry.key, depth + 1)
+        elif isinstance(value, Message):
+            self._keep(value.content, node, frame, name, depth + 1)
+        elif isinstance(value, Template) and not value.messages:
+            self._keep(value.text, node, frame, name, depth + 1)
+        elif isinstance(value, Str):
+            self._keep_text(value.segments, node, frame, name)
+
+    def _keep_text(self, segments: Segments, node: ast.AST, frame: Frame, name: str) -> None:
+        fixed = " ".join(text.value for text in text_of(segments))
+        if len(fixed) < 80:
+            return
+        has_slots = any(not isinstance(segment, Text) for segment in segments)
+        if not has_slots:
+            whole = static_text(segments)
+            syntax = (
+                slots.guess(whole) if whole is not None and ("{" in whole or "$" in whole or "%(" in whole) else None
+            )
+            if syntax is None:
+                return
+            segments = self._open_slots(segments, syntax, frame)
+            if all(isinstance(segment, Text) for segment in segments):
+                return
+        likeness = promptlike.score(
+            fixed,
+            name or (frame.function.name if frame.function else ""),
+            ("f-string",) if has_slots else (),
+            has_slots=True,
+        )
+        if not likeness.is_prompt:
+            return
+        self._hangs = False
+        spans = [segment.span for segment in segments]
+        place = spans[0]
+        kind = BlockKind.SYSTEM if "system" in name.lower() else BlockKind.OTHER
+        block = Block(
+            kind,
+            None,
+            segments,
+            Span(place.path, place.line, place.column, spans[-1].end_line, spans[-1].end_column, exact=False),
+            place,
+            self._name(segments, name),
+        )
+        self.draft((block,), _At(place), frame, "template", "template", confidence=Confidence.MEDIUM)
+
+    def _open_slots(self, segments: Segments, syntax: str, frame: Frame) -> Segments:
+        """The slots of a text that nobody is seen to fill: holes by their names."""
+        if syntax == "jinja2" or syntax == "mustache":
+            where = self.map_of(Str(segments))
+            whole = static_text(segments)
+            if where is None or whole is None:
+                return segments
+            try:
+                return self.templates(whole, where, bound={}, loader=None)
+            except Exception:  # noqa: BLE001  not a template after all
+                return segments
+
+        def value_of(field: Field, span: Span, _: int) -> Segments:
+            if not re.fullmatch(r"[A-Za-z_][\w.\[\]'\"]*", field.name):
+                return (Text("{" + field.name + "}", span.inexact()),)
+            made = self.by_name(field.name, span, None, field.name)
+            return (self.hole(made, field.name, span, field.name),)
+
+        parse = {"dollar": _dollar, "percent": _percent}.get(syntax, format_fields)
+        return self.texts.fill(segments, parse, value_of)
+
+    # ---- callers
+
+    def _follow_callers(self) -> None:
+        """A prompt that hangs on parameters is read again from where the function is called."""
+        followed: set[int] = set()
+        for _ in range(6):
+            pending = [
+                draft
+                for draft in self.drafts
+                if draft.parameters and draft.entry is not None and id(draft.entry) not in followed
+            ]
+            if not pending:
+                return
+            for draft in pending:
+                entry = draft.entry
+                assert entry is not None
+                if id(entry) in followed:
+                    continue
+                followed.add(id(entry))
+                for caller in self._callers(entry):
+                    self.visit(caller)
+
+    def _callers(self, info: FunctionInfo) -> list[FunctionInfo]:
+        name = info.name
+        if name == "__init__" and info.cls is not None:
+            name = info.cls.name
+        elif name == "__call__":
+            return []
+        if name.startswith("__"):
+            return []
+        found: dict[int, FunctionInfo] = {}
+        own: list[FunctionInfo] = []
+        for module in self.index.parsed:
+            for place in module.calls.get(name, ()):
+                if (
+                    place.function is not None
+                    and place.function is not info
+                    and not isinstance(place.function.node, ast.Lambda)
+                ):
+                    if module is info.module:
+                        own.append(place.function)
+                    found.setdefault(id(place.function), place.function)
+        ordered = {id(function): function for function in (*own, *found.values())}
+        return list(ordered.values())[:MAX_CALLERS]
+
+    # ---- literals at module level
+
+    def _name_constants(self, module: Module) -> None:
+        """Remember which constant a text is bound to."""
+        literal_nodes = {id(node) for node, function, _ in module.literals if function is None}
+        if not literal_nodes:
+            return
+        for name, statements in module.bindings.items():
+            for statement in statements:
+                if (
+                    isinstance(statement, ast.Assign | ast.AnnAssign)
+                    and statement.value is not None
+                    and not isinstance(statement.value, ast.Constant | ast.JoinedStr)
+                ):
+                    continue
+                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+                    value = self.module_name(module, name)
+                    if isinstance(value, Str):
+                        for segment in value.segments:
+                            if isinstance(segment, Text):
+                                self.text_names.setdefault(segment, name)
+
+    def _module_literals(self, module: Module) -> None:
+        """Long texts outside functions: constants with slots that look like prompts."""
+        frame = self.module_frame(module)
+        names: list[tuple[int, int, str]] = []
+        for name, statements in module.bindings.items():
+            names.extend((statement.lineno, statement.end_lineno or statement.lineno, name) for statement in statements)
+        self.steps = 0
+        for node, function, _ in module.literals:
+            if function is not None:
+                continue
+            if isinstance(node, ast.Constant) and not any(mark in node.value for mark in "{$%"):
+                continue
+            name = min(
+                ((end - begin, found) for begin, end, found in names if begin <= node.lineno <= end), default=(0, "")
+            )[1]
+            self.silent += 1
+            try:
+                value = self.eval(node, frame)
+            except (BudgetError, RecursionError):
+                continue
+            finally:
+                self.silent -= 1
+            if isinstance(value, Str):
+                self.stack = [frame]
+                self._keep_text(value.segments, node, frame, name)
+        self.stack = []
+
+    # ---- settling
+
+    def _settled(self) -> list[Prompt]:
+        """Each prompt once: at the place where its text is put together, in the fullest form that was seen."""
+        groups: dict[int, list[Draft]] = {}
+        for draft in self.drafts:
+            if draft.prompt.origin == "sink":
+                groups.setdefault(id(draft.node), []).append(draft)
+        result: list[Prompt] = []
+        covered: set[tuple[str, int, int]] = set()
+        for drafts in groups.values():
+            kept = [draft for draft in drafts if not draft.parameters] or drafts
+            longer = [draft for draft in drafts if len(draft.chain) > 1]
+            if longer and any(draft.parameters and len(draft.chain) == 1 for draft in drafts):
+                kept = [draft for draft in drafts if not (draft.parameters and len(draft.chain) == 1)]
+            seen: set[tuple[BlockNode, ...]] = set()
+            for draft in sorted(kept, key=lambda one: len(one.chain)):
+                prompt = self._placed(draft)
+                if prompt.blocks in seen or len(seen) >= MAX_VARIANTS:
+                    continue
+                seen.add(prompt.blocks)
+                result.append(prompt)
+                covered.update(_places(prompt.blocks))
+        for kind in ("messages", "template"):
+            ordered = sorted(
+                (draft for draft in self.drafts if draft.prompt.origin == kind),
+                key=lambda one: -len(_places(one.prompt.blocks)),
+            )
+            for draft in ordered:
+                places = _places(draft.prompt.blocks)
+                if not places or places <= covered:
+                    continue
+                covered |= places
+                result.append(draft.prompt)
+        return result
+
+    def _placed(self, draft: Draft) -> Prompt:
+        """The prompt at the innermost function that puts text or messages together."""
+        prompt = draft.prompt
+        if len(draft.chain) == 1:
+            return prompt
+        spans = [text.span for block in blocks_of(prompt.blocks) for text in text_of(block.segments)]
+        spans += [block.placed for block in blocks_of(prompt.blocks) if block.placed is not None]
+        for module, function, call in reversed(draft.chain):
+            if function is None:
+                continue
+            first, last = function.lines
+            if any(
+                span.path == module.source.path and first <= span.line <= last for span in spans
+            ) and not _only_passes(prompt, module, function):
+                return replace(prompt, path=module.source.path, function=function.qualname, span=call)
+        return prompt
+
+
+def _only_passes(prompt: Prompt, module: Module, function: FunctionInfo) -> bool:
+    """Whether nothing but the sink call's own arguments stands in a function."""
+    first, last = function.lines
+    for block in blocks_of(prompt.blocks):
+        for text in text_of(block.segments):
+            if text.span.path == module.source.path and first <= text.span.line <= last and text.value.strip():
+                return False
+        if (
+            block.placed is not None
+            and block.placed.path == module.source.path
+            and first <= block.placed.line <= last
+            and block.placed.line != prompt.span.line
+        ):
+            return False
+    return True
+
+
+class _At(ast.expr):
+    """A node that stands for a place in the source."""
+
+    _fields = ()
+
+    def __init__(self, span: Span) -> None:
+        super().__init__()
+        self.lineno = span.line
+        self.col_offset = span.column - 1
+        self.end_lineno = span.end_line
+        self.end_col_offset = span.end_column - 1
+
+
+def _places(nodes: tuple[BlockNode, ...]) -> set[tuple[str, int, int]]:
+    """Where the text and the holes of a prompt stand."""
+    result: set[tuple[str, int, int]] = set()
+
+    def add(segments: tuple[Segment, ...]) -> None:
+        for segment in segments:
+            if isinstance(segment, Text):
+                if segment.value.strip():
+                    result.add((segment.span.path, segment.span.line, segment.span.column))
+            elif isinstance(segment, Hole):
+                result.add((segment.span.path, segment.span.line, segment.span.column))
+            elif isinstance(segment, Choice):
+                for arm in segment.arms:
+                    add(arm)
+            elif isinstance(segment, Repeat):
+                add(segment.body)
+
+    for block in blocks_of(nodes):
+        add(block.segments)
+    return result
+
+
+def _is_promptish(node: ast.Call) -> bool:
+    if not isinstance(node.func, ast.Attribute):
+        return True
+    name = _receiver(node.func.value)
+    return (
+        name.isupper()
+        or bool(_PROMPTISH & set(words(name)))
+        or bool(_PROMPTISH & set(words(last_name(node.func.value))))
+    )
+
+
+def _receiver(node: ast.expr) -> str:
+    parts = []
+    while True:
+        if isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        elif isinstance(node, ast.Subscript):
+            if isinstance(node.slice, ast.Constant):
+                parts.append(str(node.slice.value))
+            node = node.value
+        else:
+            break
+    if isinstance(node, ast.Name):
+        parts.append(node.id)
+    return "_".join(reversed(parts[:2]))
+
+
+def _dotted_tail(func: ast.Attribute) -> str:
+    parts = [func.attr]
+    node: ast.expr = func.value
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def _dollar(text: str) -> Iterator[Field | tuple[int, int]]:
+    from promptlint.frontends.python.text import dollar_fields
+
+    return dollar_fields(text)
+
+
+def _percent(text: str) -> Iterator[Field | tuple[int, int]]:
+    from promptlint.frontends.python.text import percent_fields
+
+    return percent_fields(text)

@@ -1,0 +1,760 @@
+"""Statements: flow-sensitive, branches joined, loops run until stable and then widened."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from promptlint.frontends.python.core import identifier
+from promptlint.frontends.python.expressions import Expressions
+from promptlint.frontends.python.index import FunctionInfo
+from promptlint.frontends.python.text import merge
+from promptlint.frontends.python.values import (
+    Alt,
+    Class,
+    Const,
+    Dict,
+    Each,
+    Elem,
+    Entry,
+    Frame,
+    Function,
+    Item,
+    Journal,
+    Lib,
+    List,
+    Message,
+    ModuleValue,
+    Object,
+    Opaque,
+    Pick,
+    Rest,
+    Str,
+    Value,
+    merge_origins,
+    origins_of,
+)
+from promptlint.ir import Confidence, Growth, Guard, Origin, Repeat, Text, Volatility
+from promptlint.source import Span
+
+__all__ = ["Statements"]
+
+Changed = dict[tuple[int, str], tuple[Any, str, Any, Any]]
+
+
+class Statements(Expressions):
+    """`run` and what it needs. It answers whether every way through the statements leaves them by return, raise, break or continue."""
+
+    def run(self, body: Sequence[ast.stmt], frame: Frame) -> bool:
+        """Execute statements; True when control does not reach the end."""
+        for position, statement in enumerate(body):
+            self.steps += 1
+            kind = type(statement)
+            if kind is ast.If:
+                ended = self._if(statement, body[position + 1 :], frame)  # type: ignore[arg-type]
+                if ended is not None:
+                    return ended
+                continue
+            handler = getattr(self, "_do_" + kind.__name__, None)
+            if handler is not None and handler(statement, frame):
+                return True
+        return False
+
+    # ---- simple statements
+
+    def _do_Expr(self, node: ast.Expr, frame: Frame) -> bool:
+        self.eval(node.value, frame)
+        return False
+
+    def _do_Return(self, node: ast.Return, frame: Frame) -> bool:
+        value: Value = (
+            self.eval(node.value, frame) if node.value is not None else Const(None, self.span_of(node, frame))
+        )
+        frame.returns.append((None, value))
+        return True
+
+    def _do_Raise(self, node: ast.Raise, frame: Frame) -> bool:
+        return True
+
+    def _do_Break(self, node: ast.Break, frame: Frame) -> bool:
+        return True
+
+    def _do_Continue(self, node: ast.Continue, frame: Frame) -> bool:
+        return True
+
+    def _do_Assign(self, node: ast.Assign, frame: Frame) -> bool:
+        value = self.eval(node.value, frame)
+        if (
+            isinstance(value, Opaque)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+            and not value.name
+        ):
+            value = replace(value, name=node.targets[0].id)
+        for target in node.targets:
+            self.bind(target, value, frame)
+        return False
+
+    def _do_AnnAssign(self, node: ast.AnnAssign, frame: Frame) -> bool:
+        if node.value is not None:
+            value = self.eval(node.value, frame)
+            if isinstance(value, Opaque) and not value.type:
+                typed = self.annotated(
+                    node.annotation, self.source_of(node.target, frame), self.span_of(node.value, frame), frame
+                )
+                if isinstance(typed, Lib | Object):
+                    value = typed
+                elif isinstance(typed, Opaque) and (typed.type or typed.unordered):
+                    value = replace(value, type=typed.type, unordered=typed.unordered)
+            self.bind(node.target, value, frame)
+        return False
+
+    def annotated(self, annotation: ast.expr | None, name: str, span: Span, frame: Frame) -> Value | None:
+        """A value of which the annotation is known."""
+        raise NotImplementedError
+
+    def _do_AugAssign(self, node: ast.AugAssign, frame: Frame) -> bool:
+        load = _as_load(node.target)
+        current = self.eval(load, frame)
+        value = self.eval(node.value, frame)
+        if isinstance(node.op, ast.Add):
+            if isinstance(current, List):
+                items = self.items_of(value, node.value, frame)
+                self.journal.set_slot(current, "items", (*current.items, *_at(items, self.span_of(node, frame), node)))
+                return False
+            result = self.add(current, value, node.target, node.value, node, frame)
+        elif isinstance(node.op, ast.Mod):
+            result = self.percent(current, value, node, frame) or self.derived(
+                self.source_of(node, frame), self.span_of(node, frame), current, value
+            )
+        elif isinstance(node.op, ast.BitOr) and isinstance(current, Dict):
+            self.update(current, value, node.value, frame)
+            return False
+        else:
+            result = self.derived(
+                self.source_of(node, frame),
+                self.span_of(node, frame),
+                current,
+                value,
+                name=identifier(self.source_of(node.target, frame)),
+            )
+            if isinstance(current, Const) and isinstance(value, Const):
+                binary = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
+                result_value = self.eval(binary, frame)
+                self.bind(node.target, result_value, frame)
+                return False
+        self.bind(node.target, result, frame)
+        return False
+
+    def update(self, target: Dict, value: Value, node: ast.AST, frame: Frame) -> None:
+        """`target.update(value)`."""
+        if isinstance(value, Dict):
+            entries = {entry.key: entry for entry in target.entries}
+            for entry in value.entries:
+                entries[entry.key] = entry
+            self.journal.set_slot(target, "entries", tuple(entries.values()))
+            if value.rest is not None:
+                self.journal.set_slot(target, "rest", value.rest)
+        else:
+            self.journal.set_slot(target, "rest", self.opaque(value, node, frame))
+
+    def _do_Delete(self, node: ast.Delete, frame: Frame) -> bool:
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                owner = self.eval(target.value, frame)
+                key = self._plain(self.eval(target.slice, frame)) if not isinstance(target.slice, ast.Slice) else None
+                if isinstance(owner, Dict) and key is not None:
+                    self.journal.set_slot(owner, "entries", tuple(e for e in owner.entries if e.key != str(key[0])))
+                elif isinstance(owner, List):
+                    self._delete(owner, target, key, frame)
+        return False
+
+    def _delete(self, owner: List, target: ast.Subscript, key: tuple[Any] | None, frame: Frame) -> None:
+        items = owner.items
+        if (
+            key is not None
+            and isinstance(key[0], int)
+            and all(isinstance(item, Elem) for item in items)
+            and -len(items) <= key[0] < len(items)
+        ):
+            place = key[0] % len(items)
+            self.journal.set_slot(owner, "items", (*items[:place], *items[place + 1 :]))
+        elif isinstance(target.slice, ast.Slice) and all(isinstance(item, Elem) for item in items):
+            kept = list(items)
+            bounds = [
+                self._plain(self.eval(b, frame)) if b is not None else (None,)
+                for b in (target.slice.lower, target.slice.upper)
+            ]
+            if all(bound is not None for bound in bounds):
+                del kept[slice(bounds[0][0], bounds[1][0])]  # type: ignore[index]
+                self.journal.set_slot(owner, "items", tuple(kept))
+
+    def _do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> bool:
+        info = frame.module.by_node.get(id(node))
+        if info is not None:
+            self.journal.set(frame.locals, node.name, Function(info, None, frame if frame.function else None))
+        return False
+
+    _do_AsyncFunctionDef = _do_FunctionDef
+
+    def _do_ClassDef(self, node: ast.ClassDef, frame: Frame) -> bool:
+        info = frame.module.classes.get(id(node))
+        if info is not None:
+            self.journal.set(frame.locals, node.name, Class(info))
+        return False
+
+    def _do_Import(self, node: ast.Import, frame: Frame) -> bool:
+        for alias in node.names:
+            path = self.index.find(alias.name, frame.module.path)
+            name = alias.asname or alias.name.split(".")[0]
+            if path is None:
+                value: Value = Lib(alias.name if alias.asname else name)
+            elif alias.asname:
+                value = self.module_value(path)
+            else:
+                top = self.index.find(name, frame.module.path)
+                value = self.module_value(top) if top is not None else Lib(name)
+            self.journal.set(frame.locals, name, value)
+        return False
+
+    def module_value(self, path: Any) -> Value:
+        """A project file or package folder as a value."""
+        raise NotImplementedError
+
+    def _do_ImportFrom(self, node: ast.ImportFrom, frame: Frame) -> bool:
+        for alias in node.names:
+            if alias.name == "*":
+                continue  # looked up on demand by `module_name`
+            self.journal.set(frame.locals, alias.asname or alias.name, self.imported(node, alias.name, frame))
+        return False
+
+    def imported(self, node: ast.ImportFrom, name: str, frame: Frame) -> Value:
+        """What `from M import NAME` binds."""
+        raise NotImplementedError
+
+    # ---- binding
+
+    def bind(self, target: ast.expr, value: Value, frame: Frame) -> None:
+        """Assign a value to a target."""
+        if isinstance(target, ast.Name):
+            owner = frame
+            if frame.function is not None and not isinstance(frame.function.node, ast.Lambda):
+                owner = self._scope(target.id, frame)
+            self.journal.set(owner.locals, target.id, value)
+        elif isinstance(target, ast.Attribute):
+            owner_value = self.eval(target.value, frame)
+            if isinstance(owner_value, Object):
+                self.journal.set(owner_value.fields, target.attr, value)
+        elif isinstance(target, ast.Subscript):
+            self._bind_item(target, value, frame)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target, value, frame)
+        elif isinstance(target, ast.Starred):
+            self.bind(target.value, value, frame)
+
+    def _scope(self, name: str, frame: Frame) -> Frame:
+        """The frame in which a name is written: `nonlocal` and `global` reach out."""
+        if name not in _outer_names(frame.function):
+            return frame
+        scope = frame.parent
+        while scope is not None:
+            if name in scope.locals:
+                return scope
+            scope = scope.parent
+        module = self.module_frames.get(id(frame.module))
+        return module if module is not None else frame
+
+    def _bind_item(self, target: ast.Subscript, value: Value, frame: Frame) -> None:
+        owner = self.eval(target.value, frame)
+        if isinstance(owner, Alt):
+            boxes = [arm for arm in owner.arms if isinstance(arm, List | Dict)]
+            owner = boxes[0] if len(boxes) == 1 else owner
+        if isinstance(target.slice, ast.Slice):
+            if isinstance(owner, List) and target.slice.lower is None and target.slice.upper is None:
+                self.journal.set_slot(owner, "items", self.items_of(value, target, frame))
+            return
+        key = self._plain(self.eval(target.slice, frame))
+        place = self.span_of(target, frame)
+        if isinstance(owner, Dict):
+            if key is not None:
+                entries = {entry.key: entry for entry in owner.entries}
+                entries[str(key[0])] = Entry(str(key[0]), value, place)
+                self.journal.set_slot(owner, "entries", tuple(entries.values()))
+            else:
+                opaque = self.opaque(value, target, frame)
+                self.journal.set_slot(owner, "rest", opaque)
+        elif isinstance(owner, List) and key is not None and isinstance(key[0], int):
+            items = list(owner.items)
+            at = key[0] if key[0] >= 0 else len(items) + key[0]
+            if 0 <= at < len(items) and (
+                all(isinstance(item, Elem) for item in items[: at + 1])
+                or key[0] < 0
+                and all(isinstance(item, Elem) for item in items[at:])
+            ):
+                items[at] = Elem(value, place)
+                self.journal.set_slot(owner, "items", tuple(items))
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
+        count = len(target.elts)
+        starred = [index for index, element in enumerate(target.elts) if isinstance(element, ast.Starred)]
+        if isinstance(value, List) and (known := value.plain()) is not None and not value.disorder:
+            if not starred and len(known) == count:
+                for element, one in zip(target.elts, known, strict=True):
+                    self.bind(element, one, frame)
+                return
+            if len(starred) == 1 and len(known) >= count - 1:
+                at = starred[0]
+                behind = count - at - 1
+                middle = value.items[at : len(known) - behind]
+                for element, one in zip(target.elts[:at], known[:at], strict=True):
+                    self.bind(element, one, frame)
+                self.bind(target.elts[at], List(tuple(middle), value.span), frame)
+                for element, one in zip(target.elts[at + 1 :], known[len(known) - behind :], strict=True):
+                    self.bind(element, one, frame)
+                return
+        if isinstance(value, Alt):
+            per_arm = [arm.plain() if isinstance(arm, List) else None for arm in value.arms]
+            if not starred and all(plain is not None and len(plain) == count for plain in per_arm):
+                for index, element in enumerate(target.elts):
+                    arms = [plain[index] for plain in per_arm if plain is not None]
+                    self.bind(element, self.join(value.guard, arms, value.guard.span), frame)
+                return
+        opaque = value if isinstance(value, Opaque) else self.opaque(value, target, frame)
+        for element in target.elts:
+            if isinstance(element, ast.Name):
+                self.bind(
+                    element,
+                    self.part(
+                        opaque, element.id, element.id if opaque.expression else "", self.span_of(element, frame), frame
+                    ),
+                    frame,
+                )
+            else:
+                self.bind(element, opaque, frame)
+
+    # ---- branches
+
+    def _if(self, node: ast.If, rest: Sequence[ast.stmt], frame: Frame) -> bool | None:
+        """Execute an `if`. None: go on behind it; True or False: the rest was executed too, or is not reached."""
+        test = self.eval(node.test, frame)
+        truth = self.truth(test)
+        if truth is not None:
+            return True if self.run(node.body if truth else node.orelse, frame) else None
+        guard = self.guard(node.test, frame, test)
+        return self.branch(guard, [node.body, node.orelse], frame)
+
+    def branch(self, guard: Guard, bodies: Sequence[Sequence[ast.stmt]], frame: Frame) -> bool | None:
+        """Execute alternative bodies from the same state and join what they leave."""
+        mark = self.journal.mark()
+        outcomes: list[tuple[bool, Changed]] = []
+        began = returned = len(frame.returns)
+        for body in bodies:
+            ended = self.run(body, frame)
+            outcomes.append((ended, self.journal.changed_since(mark)))
+            self.journal.undo(mark)
+            for index in range(returned, len(frame.returns)):
+                condition, value = frame.returns[index]
+                if condition is None:
+                    frame.returns[index] = (guard, value)
+            returned = len(frame.returns)
+        alive = [changed for ended, changed in outcomes if not ended]
+        if not alive:
+            # The last arm's return is reached whenever the others are not.
+            if len(frame.returns) > began:
+                frame.returns[-1] = (None, frame.returns[-1][1])
+            return True
+        if len(alive) == 1:
+            self._apply(alive[0])
+            return None
+        self._join_states(guard, alive)
+        return None
+
+    def _apply(self, changed: Changed) -> None:
+        for target, key, _, now in changed.values():
+            if Journal.missing(now):
+                continue
+            if isinstance(target, dict):
+                self.journal.set(target, key, now)
+            else:
+                self.journal.set_slot(target, key, now)
+
+    def _join_states(self, guard: Guard, states: list[Changed]) -> None:
+        places: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        for changed in states:
+            for place, (target, key, before, _) in changed.items():
+                places.setdefault(place, (target, key, before))
+        for place, (target, key, before) in places.items():
+            values = [changed[place][3] if place in changed else before for changed in states]
+            if isinstance(target, dict):
+                present = [value for value in values if not Journal.missing(value)]
+                if not present:
+                    continue
+                if len(present) == 1:
+                    self.journal.set(target, key, present[0])  # bound in one arm only: a later use means that arm
+                else:
+                    self.journal.set(target, key, self.join(guard, present, guard.span))
+            elif key == "items":
+                self.journal.set_slot(target, key, self.join_items(guard, values, guard.span))
+            elif key == "entries":
+                self.journal.set_slot(target, key, self._join_entries(guard, values))
+            else:
+                self.journal.set_slot(target, key, next((value for value in values if value), None))
+
+    def _join_entries(self, guard: Guard, states: list[tuple[Entry, ...]]) -> tuple[Entry, ...]:
+        order: dict[str, None] = {}
+        for entries in states:
+            for entry in entries:
+                order.setdefault(entry.key)
+        result = []
+        for key in order:
+            found = [next((entry for entry in entries if entry.key == key), None) for entries in states]
+            present = [entry for entry in found if entry is not None]
+            if len(present) == len(states):
+                value = self.join(guard, [entry.value for entry in present], guard.span)
+                result.append(replace(present[0], value=value))
+            else:
+                result.append(replace(present[0], guard=present[0].guard or guard))
+        return tuple(result)
+
+    def _do_Match(self, node: ast.Match, frame: Frame) -> bool:
+        subject = self.eval(node.subject, frame)
+        plain = self._plain(subject)
+        bodies: list[Sequence[ast.stmt]] = []
+        exhaustive = False
+        for case in node.cases:
+            pattern = case.pattern
+            if isinstance(pattern, ast.MatchValue) and plain is not None:
+                wanted = self._plain(self.eval(pattern.value, frame))
+                if wanted is not None and wanted[0] != plain[0]:
+                    continue
+                if wanted is not None and case.guard is None and not bodies:
+                    return self.run(case.body, frame)
+            if isinstance(pattern, ast.MatchAs) and pattern.pattern is None and case.guard is None:
+                exhaustive = True
+                if pattern.name:
+                    self.journal.set(frame.locals, pattern.name, subject)
+                if not bodies:
+                    return self.run(case.body, frame)
+            else:
+                for name in _captures(pattern):
+                    self.journal.set(
+                        frame.locals,
+                        name,
+                        self.part(
+                            self.opaque(subject, node.subject, frame),
+                            name,
+                            name,
+                            self.span_of(node.subject, frame),
+                            frame,
+                        ),
+                    )
+            bodies.append(case.body)
+        if not exhaustive:
+            bodies.append([])
+        guard = self.guard(node.subject, frame, subject)
+        return bool(self.branch(guard, bodies, frame))
+
+    def _do_Try(self, node: ast.Try, frame: Frame) -> bool:
+        mark = self.journal.mark()
+        returned = len(frame.returns)
+        ended = self.run(node.body, frame)
+        if not ended:
+            ended = self.run(node.orelse, frame)
+        after = self.journal.changed_since(mark)
+        failures = False
+        for handler in node.handlers:
+            inner = self.journal.mark()
+            before = len(frame.returns)
+            if handler.name:
+                self.journal.set(
+                    frame.locals,
+                    handler.name,
+                    self.by_name(handler.name, self.span_of(handler, frame), frame, "error message"),
+                )
+            handler_ended = self.run(handler.body, frame)
+            for index in range(before, len(frame.returns)):
+                condition, value = frame.returns[index]
+                if condition is None:
+                    frame.returns[index] = (self._failure_guard(handler, frame), value)
+            if ended and not handler_ended and not failures:
+                failures = True  # the way through the handler is the one that goes on
+            else:
+                self.journal.undo(inner)
+        if failures and returned < len(frame.returns):
+            guard = self._failure_guard(node, frame)
+            for index in range(returned, len(frame.returns)):
+                condition, value = frame.returns[index]
+                if condition is None:
+                    frame.returns[index] = (guard, value)
+            ended = False
+        elif ended and frame.returns[returned:]:
+            normal = [entry for entry in frame.returns[returned:] if entry[0] is None]
+            others = [entry for entry in frame.returns[returned:] if entry[0] is not None]
+            frame.returns[returned:] = [*others, *normal]
+        del after
+        return self.run(node.finalbody, frame) or ended
+
+    _do_TryStar = _do_Try
+
+    def _failure_guard(self, node: ast.AST, frame: Frame) -> Guard:
+        span = self.span_of(node, frame)
+        origin = Origin("state", Volatility.REQUEST, Confidence.LOW, "failure", span)
+        return Guard("failure", span, Volatility.REQUEST, Confidence.LOW, (origin,))
+
+    def _do_With(self, node: ast.With | ast.AsyncWith, frame: Frame) -> bool:
+        for item in node.items:
+            value = self.eval(item.context_expr, frame)
+            if item.optional_vars is not None:
+                if isinstance(value, Object):
+                    enter = self.find_method(value, "__enter__") or self.find_method(value, "__aenter__")
+                    if enter is not None:
+                        from promptlint.frontends.python.core import Arguments
+
+                        value = self.call_function(enter, value, Arguments(), item.context_expr, frame)
+                elif (
+                    isinstance(value, List)
+                    and value.kind == "list"
+                    and len(value.items) == 1
+                    and isinstance(value.items[0], Elem)
+                ):
+                    value = value.items[0].value  # a @contextmanager function yields once
+                self.bind(item.optional_vars, value, frame)
+        return self.run(node.body, frame)
+
+    _do_AsyncWith = _do_With
+
+    # ---- loops
+
+    def _do_For(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
+        iterable = self.eval(node.iter, frame)
+        if isinstance(iterable, Lib):
+            iterable = self.library_value(iterable, node.iter, frame)
+        known = self.known_elements(iterable)
+        if known is not None and not _leaves(node.body):
+            for value in known:
+                self.bind(node.target, value, frame)
+                if self.run(node.body, frame):
+                    return True
+            return self.run(node.orelse, frame)
+        over, element = self.element(iterable, node.iter, node.target, frame)
+        self._loop(over, node.body, frame, lambda: self._bind_element(node.target, element, frame), is_for=True)
+        return self.run(node.orelse, frame)
+
+    _do_AsyncFor = _do_For
+
+    def _bind_element(self, target: ast.expr, element: Value, frame: Frame) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(element, Opaque):
+            for part in target.elts:
+                if isinstance(part, ast.Name):
+                    bound: Value = self.part(element, part.id, part.id, self.span_of(part, frame), frame)
+                    self.bind(part, bound, frame)
+                else:
+                    self._bind_element(part, element, frame)
+            return
+        self.bind(target, element, frame)
+
+    def _do_While(self, node: ast.While, frame: Frame) -> bool:
+        test = self.eval(node.test, frame)
+        if self.truth(test) is False:
+            return self.run(node.orelse, frame)
+        span = self.span_of(node.test, frame)
+        expression = self.source_of(node.test, frame)
+        origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, f"while {expression}", span, frame)
+        over = Opaque(f"while {expression}", span, (origin,), "turns")
+        self._loop(over, node.body, frame, lambda: None, is_for=False)
+        if isinstance(test, Const) and test.value and not any(isinstance(child, ast.Break) for child in ast.walk(node)):
+            if frame.returns:
+                frame.returns[-1] = (None, frame.returns[-1][1])
+            return True
+        return self.run(node.orelse, frame)
+
+    def _loop(self, over: Opaque, body: Sequence[ast.stmt], frame: Frame, bind: Any, *, is_for: bool) -> None:
+        """Two passes: the first finds out what a turn changes, the second runs from a state that stands for any turn."""
+        mark = self.journal.mark()
+        returned = len(frame.returns)
+        yielded = len(frame.yields)
+        self.silent += 1
+        try:
+            bind()
+            self.run(body, frame)
+        finally:
+            self.silent -= 1
+        first = self.journal.changed_since(mark)
+        self.journal.undo(mark)
+        del frame.returns[returned:]
+        del frame.yields[yielded:]
+        widened: list[tuple[Any, str, Any, Any]] = []
+        for target, key, before, now in first.values():
+            if Journal.missing(before) or Journal.missing(now) or before is now:
+                continue
+            head = self._widen(over, key, before, now, frame)
+            if head is not None:
+                widened.append((target, key, before, head))
+        for target, key, _, head in widened:
+            if isinstance(target, dict):
+                self.journal.set(target, key, head)
+            else:
+                self.journal.set_slot(target, key, head)
+        inner = self.journal.mark()
+        frame.in_loop += 1
+        try:
+            bind()
+            self.run(body, frame)
+        finally:
+            frame.in_loop -= 1
+        for index in range(returned, len(frame.returns)):
+            condition, value = frame.returns[index]
+            if condition is None:
+                frame.returns[index] = (self._over_guard(over), value)
+        if len(frame.yields) > yielded:
+            made = tuple(frame.yields[yielded:])
+            frame.yields[yielded:] = [Each(over, made, over.span)]
+        second = self.journal.changed_since(inner)
+        self._after_loop(
+            over, {(id(t), k): (t, k, b, h) for t, k, b, h in widened}, first, second, frame, is_for=is_for
+        )
+
+    def _after_loop(
+        self, over: Opaque, widened: Changed, first: Changed, second: Changed, frame: Frame, *, is_for: bool
+    ) -> None:
+        for place, (target, key, before, _) in second.items():
+            if place in widened:
+                # The head stands for any number of turns already.
+                head = widened[place][3]
+                if isinstance(target, dict):
+                    self.journal.set(target, key, self._closed(over, head))
+                else:
+                    self.journal.set_slot(target, key, head)
+            elif place in first and Journal.missing(before):
+                continue  # bound within the loop: the last turn's value stays
+        del is_for, frame
+
+    def _closed(self, over: Opaque, head: Value) -> Value:
+        return head
+
+    def _over_guard(self, over: Opaque) -> Guard:
+        from promptlint.frontends.python.values import worst
+
+        volatility, confidence = worst(over.origins)
+        return Guard(over.expression, over.span, volatility, confidence, over.origins)
+
+    def _widen(self, over: Opaque, key: str, before: Any, now: Any, frame: Frame) -> Any:
+        """A value at the head of a loop that stands for any number of turns; None when it does not change from turn to turn."""
+        if isinstance(before, Str) and isinstance(now, Str):
+            size = len(before.segments)
+            grown = now.segments
+            if before == now:
+                return None
+            hole = self.hole(over, over.expression, over.span)
+            if size == 0 or grown[:size] == before.segments:
+                delta = grown[size:]
+                return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
+            if (
+                size
+                and isinstance(before.segments[-1], Text)
+                and size <= len(grown)
+                and isinstance(grown[size - 1], Text)
+                and grown[: size - 1] == before.segments[:-1]
+            ):
+                # The last text was merged with what follows it in the source.
+                last, joined = before.segments[-1], grown[size - 1]
+                if joined.value.startswith(last.value):
+                    tail = self.texts.keep(joined, [(len(last.value), len(joined.value))])
+                    delta = (*((tail,) if tail is not None else ()), *grown[size:])
+                    return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
+            if grown[len(grown) - size :] == before.segments:
+                delta = grown[: len(grown) - size]
+                return Str(merge((Repeat(hole, delta, over.span, Growth.INSERT), *before.segments)))
+            return self._remade(over, key, before, now, frame)
+        if isinstance(before, tuple) and isinstance(now, tuple) and key == "items":
+            return self._widen_items(over, before, now)
+        if key in {"entries", "rest", "kind", "disorder"}:
+            return None
+        if isinstance(before, Const) and isinstance(now, Const):
+            if before.value == now.value:
+                return None
+            origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, key, now.span, frame)
+            if isinstance(before.value, bool) or not isinstance(before.value, int | float):
+                origin = replace(origin, kind="state", confidence=Confidence.LOW)
+            return Opaque(key, now.span, (origin,), key)
+        if isinstance(before, List) and isinstance(now, List):
+            if (
+                len(now.items) >= len(before.items)
+                and now.items[: len(before.items)] == before.items
+                and now is not before
+            ):
+                widened = self._widen_items(over, before.items, now.items)
+                return List(widened, now.span, now.kind, now.disorder) if widened is not None else None
+            return List((Rest(self.derived(key, now.span, now, name=key), now.span),), now.span, now.kind)
+        if isinstance(now, Opaque) and isinstance(before, Const | Opaque):
+            counted = (
+                isinstance(before, Const)
+                and isinstance(before.value, int | float)
+                and not isinstance(before.value, bool)
+            )
+            if counted:
+                origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, key, now.span, frame)
+                return Opaque(key, now.span, merge_origins((origin,), now.origins), key)
+            return now
+        if isinstance(before, Const) and before.value is None:
+            return now
+        return None
+
+    def _remade(self, over: Opaque, key: str, before: Str, now: Str, frame: Frame) -> Value:
+        guard = self._over_guard(over)
+        del key, frame
+        return self.join(guard, [now, before], over.span)
+
+    def _widen_items(self, over: Opaque, before: tuple[Item, ...], now: tuple[Item, ...]) -> tuple[Item, ...] | None:
+        if before == now:
+            return None
+        size = len(before)
+        if now[:size] == before:
+            delta = now[size:]
+            growth = Growth.APPEND
+            return (*before, Each(over, delta, over.span, growth))
+        if size and now[len(now) - size :] == before:
+            return (Each(over, now[: len(now) - size], over.span, Growth.INSERT), *before)
+        origins = merge_origins(over.origins, *(origins_of(item.value) for item in now if isinstance(item, Elem)))
+        return (Rest(Opaque(over.expression, over.span, origins, over.name, growth=Growth.REWRITE), over.span),)
+
+
+def _at(items: tuple[Item, ...], span: Span, node: ast.AugAssign) -> tuple[Item, ...]:
+    """Elements added by `+=` of a variable are placed by that statement; those of a display are placed where they stand."""
+    if isinstance(node.value, ast.List | ast.Tuple):
+        return items
+    return tuple(replace(item, placed=span) if isinstance(item, Rest) else item for item in items)
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    return target
+
+
+def _outer_names(function: FunctionInfo | None) -> frozenset[str]:
+    if function is None or isinstance(function.node, ast.Lambda):
+        return frozenset()
+    names = set()
+    for statement in function.node.body:
+        if isinstance(statement, ast.Global | ast.Nonlocal):
+            names.update(statement.names)
+    return frozenset(names)
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    """Whether a loop body breaks or continues at its own level: then its turns are not all alike."""
+    for statement in body:
+        if isinstance(statement, ast.Break | ast.Continue):
+            return True
+        if isinstance(statement, ast.If) and (_leaves(statement.body) or _leaves(statement.orelse)):
+            return True
+        if isinstance(statement, ast.With | ast.Try) and _leaves(statement.body):
+            return True
+        if isinstance(statement, ast.Try) and any(_leaves(handler.body) for handler in statement.handlers):
+            return True
+    return False
+
+
+def _captures(pattern: ast.pattern) -> list[str]:
+    return [node.name for node in ast.walk(pattern) if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name]

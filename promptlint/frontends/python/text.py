@@ -1,0 +1,438 @@
+"""Operations on abstract texts that keep exact text and exact places: cutting, filling slots, joining, stripping, choosing."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from promptlint.ir import Choice, Guard, Hole, Repeat, Segment, Step, Text
+from promptlint.source import SourceFile, Span, TextMap
+
+__all__ = [
+    "Field",
+    "Texts",
+    "choose",
+    "date_only",
+    "format_fields",
+    "is_blank",
+    "merge",
+    "percent_fields",
+    "placed",
+    "static_text",
+]
+
+Segments = tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One slot of a format text: offsets of the whole slot, its field name as written, and its format spec."""
+
+    start: int
+    end: int
+    name: str
+    conversion: str = ""
+    spec: str = ""
+
+
+def format_fields(text: str) -> Iterator[Field | tuple[int, int]]:
+    """Slots of `str.format` text, and the ranges of text between them that are kept (doubled braces are kept once).
+
+    A brace that begins no well-formed slot is kept: `format` would raise there, and other ways of filling would not.
+    """
+    at = begin = 0
+    size = len(text)
+    while at < size:
+        char = text[at]
+        if char not in "{}":
+            found = [index for index in (text.find("{", at), text.find("}", at)) if index >= 0]
+            at = min(found) if found else size
+            continue
+        if text.startswith(char * 2, at):
+            yield begin, at + 1
+            at += 2
+            begin = at
+            continue
+        if char == "{":
+            close = _close(text, at)
+            if close > 0:
+                name, conversion, spec = _split_field(text[at + 1 : close])
+                if begin < at:
+                    yield begin, at
+                yield Field(at, close + 1, name, conversion, spec)
+                at = begin = close + 1
+                continue
+        at += 1
+    if begin < size:
+        yield begin, size
+
+
+def _close(text: str, at: int) -> int:
+    depth = 0
+    for index in range(at, min(len(text), at + 400)):
+        if text[index] == "{":
+            depth += 1
+        elif text[index] == "}":
+            depth -= 1
+            if depth == 0:
+                return index
+    return -1
+
+
+_FIELD = re.compile(r"([^!:{}]*)(?:!([rsa]))?(?::([\s\S]*))?$")
+
+
+def _split_field(body: str) -> tuple[str, str, str]:
+    match = _FIELD.match(body)
+    if match is None:
+        return body, "", ""
+    return match.group(1), match.group(2) or "", match.group(3) or ""
+
+
+_PERCENT = re.compile(r"%(?:\(([^)]*)\))?([#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[hlL]?)([diouxXeEfFgGcrsa%])")
+
+
+def percent_fields(text: str) -> Iterator[Field | tuple[int, int]]:
+    """Slots of `%` formatting, and the ranges between them; `%%` is kept once. A slot without a name is called ""."""
+    begin = 0
+    for match in _PERCENT.finditer(text):
+        if match.group(3) == "%":
+            yield begin, match.start() + 1
+        else:
+            if begin < match.start():
+                yield begin, match.start()
+            yield Field(match.start(), match.end(), match.group(1) or "", match.group(3), match.group(2))
+        begin = match.end()
+    if begin < len(text):
+        yield begin, len(text)
+
+
+def dollar_fields(text: str) -> Iterator[Field | tuple[int, int]]:
+    """Slots of `string.Template`, and the ranges between them; `$$` is kept once."""
+    begin = 0
+    for match in string.Template.pattern.finditer(text):
+        name = match.group("named") or match.group("braced")
+        if name:
+            if begin < match.start():
+                yield begin, match.start()
+            yield Field(match.start(), match.end(), name)
+            begin = match.end()
+        elif match.group("escaped") is not None:
+            yield begin, match.start() + 1
+            begin = match.end()
+    if begin < len(text):
+        yield begin, len(text)
+
+
+class Texts:
+    """Cuts texts and remembers, for texts with escapes, which character stands where."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, SourceFile] = {}
+        self._maps: dict[Text, TextMap] = {}
+
+    def literal(self, value: str, where: TextMap) -> Text:
+        """A text with the map of its characters."""
+        span = where.span(0, len(value))
+        source = where.source
+        self.sources.setdefault(source.path, source)
+        if span.exact and source.slice(span) != value:
+            span = span.inexact()
+        text = Text(value, span)
+        if not span.exact:
+            self._maps[text] = where
+        return text
+
+    def map(self, text: Text) -> TextMap | None:
+        """The map of a text's characters, None where nothing is known but the outer place."""
+        if text.span.exact:
+            source = self.sources.get(text.span.path)
+            if source is None:
+                return None
+            at = source.offset(text.span.line, text.span.column)
+            return TextMap(source, ((0, at, len(text.value), True),))
+        return self._maps.get(text)
+
+    def span(self, text: Text, start: int, end: int) -> Span:
+        """The place of a part of a text."""
+        where = self.map(text)
+        return where.span(start, end) if where is not None else text.span.inexact()
+
+    def keep(self, text: Text, ranges: list[tuple[int, int]]) -> Text | None:
+        """The text that is left of the given ranges; None when nothing is."""
+        ranges = [(start, end) for start, end in ranges if end > start]
+        if not ranges:
+            return None
+        if len(ranges) == 1 and ranges[0] == (0, len(text.value)):
+            return text
+        value = "".join(text.value[start:end] for start, end in ranges)
+        where = self.map(text)
+        if where is None:
+            return Text(value, text.span.inexact())
+        runs: list[tuple[int, int, int, bool]] = []
+        size = 0
+        for start, end in ranges:
+            for run_start, at, length, exact in where.runs:
+                low, high = max(start, run_start), min(end, run_start + length)
+                if low < high:
+                    place = at + (low - run_start) if exact else at
+                    joined = (
+                        exact
+                        and runs
+                        and runs[-1][3]
+                        and runs[-1][1] + runs[-1][2] == place
+                        and runs[-1][0] + runs[-1][2] == size
+                    )
+                    if joined:
+                        last = runs[-1]
+                        runs[-1] = (last[0], last[1], last[2] + high - low, True)
+                    else:
+                        runs.append((size, place, high - low, exact))
+                    size += high - low
+        return self.literal(value, TextMap(where.source, tuple(runs)))
+
+    def fill(
+        self,
+        segments: Segments,
+        parse: Callable[[str], Iterator[Field | tuple[int, int]]],
+        value: Callable[[Field, Span, int], Segments],
+    ) -> Segments:
+        """Fill the slots of every text. `value` gets the field, its place, and how many slots came before it."""
+        count = 0
+
+        def run(part: Segments) -> Segments:
+            nonlocal count
+            result: list[Segment] = []
+            for segment in part:
+                if isinstance(segment, Text):
+                    kept: list[tuple[int, int]] = []
+                    for found in parse(segment.value):
+                        if isinstance(found, tuple):
+                            kept.append(found)
+                            continue
+                        text = self.keep(segment, kept)
+                        kept = []
+                        if text is not None:
+                            result.append(text)
+                        result.extend(value(found, self.span(segment, found.start, found.end), count))
+                        count += 1
+                    text = self.keep(segment, kept)
+                    if text is not None:
+                        result.append(text)
+                elif isinstance(segment, Choice):
+                    result.append(replace(segment, arms=tuple(run(arm) for arm in segment.arms)))
+                elif isinstance(segment, Repeat):
+                    result.append(replace(segment, body=run(segment.body)))
+                else:
+                    result.append(segment)
+            return tuple(result)
+
+        return merge(run(segments))
+
+    def replace(self, segments: Segments, old: str, new: Segments | None) -> tuple[Segments, int]:
+        """`str.replace` of a fixed marker; returns the text and how often the marker was found."""
+        count = 0
+        result: list[Segment] = []
+        for segment in segments:
+            if isinstance(segment, Text) and old and old in segment.value:
+                at = 0
+                while (found := segment.value.find(old, at)) >= 0:
+                    text = self.keep(segment, [(at, found)])
+                    if text is not None:
+                        result.append(text)
+                    if new is not None:
+                        step = Step(self.span(segment, found, found + len(old)), f"put in place of {old}")
+                        result.extend(placed(new, step))
+                    count += 1
+                    at = found + len(old)
+                text = self.keep(segment, [(at, len(segment.value))])
+                if text is not None:
+                    result.append(text)
+            elif isinstance(segment, Choice):
+                arms = [self.replace(arm, old, new) for arm in segment.arms]
+                count += sum(found for _, found in arms)
+                result.append(replace(segment, arms=tuple(arm for arm, _ in arms)))
+            elif isinstance(segment, Repeat):
+                body, found = self.replace(segment.body, old, new)
+                count += found
+                result.append(replace(segment, body=body))
+            else:
+                result.append(segment)
+        return tuple(result), count
+
+    def strip(self, segments: Segments, *, left: bool = True, right: bool = True, chars: str | None = None) -> Segments:
+        """`str.strip` and its halves, as far as fixed text reaches."""
+        result = list(segments)
+        while left and result and isinstance(result[0], Text):
+            value = result[0].value
+            rest = value.lstrip(chars)
+            text = self.keep(result[0], [(len(value) - len(rest), len(value))])
+            if text is not None:
+                result[0] = text
+                break
+            result.pop(0)
+        while right and result and isinstance(result[-1], Text):
+            text = self.keep(result[-1], [(0, len(result[-1].value.rstrip(chars)))])
+            if text is not None:
+                result[-1] = text
+                break
+            result.pop()
+        return tuple(result)
+
+    def dedent(self, segments: Segments) -> Segments:
+        """`textwrap.dedent`: the margin is judged on the fixed text; a hole counts as a word."""
+        whole = "".join(segment.value if isinstance(segment, Text) else "\0" for segment in segments)
+        margin: str | None = None
+        for line in whole.split("\n"):
+            if not line.strip():
+                continue
+            indent = line[: len(line) - len(line.lstrip(" \t"))]
+            if margin is None:
+                margin = indent
+            else:
+                size = 0
+                while size < min(len(margin), len(indent)) and margin[size] == indent[size]:
+                    size += 1
+                margin = margin[:size]
+        size = len(margin or "")
+        result: list[Segment] = []
+        at_line_start = True
+        for index, segment in enumerate(segments):
+            if not isinstance(segment, Text):
+                result.append(segment)
+                at_line_start = False
+                continue
+            value = segment.value
+            last = index == len(segments) - 1
+            kept: list[tuple[int, int]] = []
+            at = 0
+            while at <= len(value):
+                newline = value.find("\n", at)
+                end = len(value) if newline < 0 else newline
+                line = value[at:end]
+                if at_line_start and not line.strip(" \t") and (newline >= 0 or last):
+                    begin = end
+                elif at_line_start:
+                    begin = min(at + size, end)
+                else:
+                    begin = at
+                kept.append((begin, end + (1 if newline >= 0 else 0)))
+                if newline < 0:
+                    at_line_start = at_line_start and end == at
+                    break
+                at_line_start = True
+                at = newline + 1
+            joined: list[tuple[int, int]] = []
+            for start, end in kept:
+                if joined and joined[-1][1] == start:
+                    joined[-1] = (joined[-1][0], end)
+                elif end > start:
+                    joined.append((start, end))
+            text = self.keep(segment, joined)
+            if text is not None:
+                result.append(text)
+        return tuple(result)
+
+    def change(self, segments: Segments, how: Callable[[str], str]) -> Segments:
+        """A change of fixed text that needs no context (`lower`); places are kept without the promise."""
+        result: list[Segment] = []
+        for segment in segments:
+            if isinstance(segment, Text):
+                value = how(segment.value)
+                if value == segment.value:
+                    result.append(segment)
+                elif value:
+                    result.append(Text(value, segment.span.inexact()))
+            elif isinstance(segment, Choice):
+                result.append(replace(segment, arms=tuple(self.change(arm, how) for arm in segment.arms)))
+            elif isinstance(segment, Repeat):
+                result.append(replace(segment, body=self.change(segment.body, how)))
+            else:
+                result.append(segment)
+        return tuple(result)
+
+
+def placed(segments: Segments, step: Step) -> Segments:
+    """The segments with one more step on every hole: the place that takes them up."""
+    result: list[Segment] = []
+    for segment in segments:
+        if isinstance(segment, Hole):
+            if segment.span != step.span and len(segment.steps) < 10:
+                segment = replace(segment, steps=(*segment.steps, step))
+        elif isinstance(segment, Choice):
+            segment = replace(segment, arms=tuple(placed(arm, step) for arm in segment.arms))
+        elif isinstance(segment, Repeat):
+            segment = replace(segment, over=placed((segment.over,), step)[0], body=placed(segment.body, step))  # type: ignore[arg-type]
+        result.append(segment)
+    return tuple(result)
+
+
+def merge(segments: Segments) -> Segments:
+    """Neighbouring texts made one where their places adjoin exactly; empty texts dropped."""
+    result: list[Segment] = []
+    for segment in segments:
+        if isinstance(segment, Text):
+            if not segment.value:
+                continue
+            if result and isinstance(result[-1], Text):
+                before = result[-1]
+                if (
+                    before.span.exact
+                    and segment.span.exact
+                    and before.span.path == segment.span.path
+                    and (before.span.end_line, before.span.end_column) == (segment.span.line, segment.span.column)
+                ):
+                    span = replace(before.span, end_line=segment.span.end_line, end_column=segment.span.end_column)
+                    result[-1] = Text(before.value + segment.value, span)
+                    continue
+        result.append(segment)
+    return tuple(result)
+
+
+def static_text(segments: Segments) -> str | None:
+    """The text when all of it is fixed, else None."""
+    pieces = []
+    for segment in segments:
+        if not isinstance(segment, Text):
+            return None
+        pieces.append(segment.value)
+    return "".join(pieces)
+
+
+def is_blank(segments: Segments) -> bool:
+    """Whether nothing but blanks is there."""
+    return all(isinstance(segment, Text) and not segment.value.strip() for segment in segments)
+
+
+def choose(guard: Guard, arms: list[Segments], span: Span) -> Segments:
+    """A choice between texts, with what they share at both ends pulled out; no choice when they are equal."""
+    first = arms[0]
+    if all(arm == first for arm in arms[1:]):
+        return first
+    prefix = 0
+    shortest = min(len(arm) for arm in arms)
+    while prefix < shortest and all(arm[prefix] == first[prefix] for arm in arms):
+        prefix += 1
+    suffix = 0
+    while suffix < shortest - prefix and all(arm[-1 - suffix] == first[-1 - suffix] for arm in arms):
+        suffix += 1
+    middles = tuple(arm[prefix : len(arm) - suffix] for arm in arms)
+    tail = first[len(first) - suffix :] if suffix else ()
+    return (*first[:prefix], Choice(guard, middles, span), *tail)
+
+
+_DIRECTIVE = re.compile(r"%[-#0_^]?([A-Za-z%])")
+_COARSE = set("aAwdbBmyYjUWGuVxDFhCeg%nt")
+
+
+def date_only(spec: str) -> bool:
+    """Whether a strftime format prints no more than the date."""
+    letters = _DIRECTIVE.findall(spec)
+    return bool(letters) and all(letter in _COARSE for letter in letters)
+
+
+def letters_date_only(spec: str) -> bool:
+    """Whether a format in letters (`YYYY-MM-DD HH:mm`) prints no more than the date."""
+    return bool(re.search(r"[YMD]", spec)) and not re.search(r"[HhmsSaAX]", re.sub(r"\[[^\]]*\]|MMM+|dd+|Do", "", spec))
