@@ -97,7 +97,7 @@ def analyse(settings: Settings, request: Request, discovery: Discovery | None = 
         request.working_directory,
         overlay=dict(request.overlay or {}),
     )
-    reading = read_project(project, discovery)
+    reading = read_project(project, discovery, settings.extra_rules)
     assumptions = assumptions_of(settings)
     rules = load_rules(settings.extra_rules)
     return Analysis(project, discovery, reading, run(reading, rules, assumptions), assumptions, rules)
@@ -112,11 +112,11 @@ def assumptions_of(settings: Settings) -> Assumptions:
     return Assumptions.default(settings.profile, settings.tokenizer)
 
 
-def read_project(project: Project, discovery: Discovery) -> Reading:
+def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path, ...] = ()) -> Reading:
     """All front ends over one project. A template that Python renders is read there with its values; here once more on its own."""
     from promptlint.frontends import jinja, prompt_file, python
 
-    reading = python.read(project, templates=jinja.read_template)
+    reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules)
     if discovery.jinja:
         reading += jinja.read(project, discovery.jinja)
     if discovery.prompts:
