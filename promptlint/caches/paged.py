@@ -119,6 +119,8 @@ class PagedCache:
         need = -(-len(tokens) // block)
         if need > self.blocks:
             return Outcome(prompt // TOKEN_BYTES, 0, refused=f"needs {need * self.block_size} tokens of KV memory")
+        if request.kept is not None:
+            return self._admit_kept(request, request.kept)
         evicted = self.evicted
         hold, cached = self.find(request.namespace, tokens, prompt)
         self.take(hold, need)
@@ -127,6 +129,23 @@ class PagedCache:
         return Outcome(
             prompt // TOKEN_BYTES, cached // TOKEN_BYTES, written, (self.evicted - evicted) * self.block_size
         )
+
+    def _admit_kept(self, request: Request, kept: bytes) -> Outcome:
+        """Serve a request whose prompt is looked up, but of which `kept` is stored."""
+        prompt = len(request.prompt)
+        need = -(-prompt // self._block)
+        if need > self.blocks:
+            return Outcome(prompt // TOKEN_BYTES, 0, refused=f"needs {need * self.block_size} tokens of KV memory")
+        evicted = self.evicted
+        hold, cached = self.find(request.namespace, request.prompt, prompt)
+        self.take(hold, need)
+        self.release(hold)
+        hold, _ = self.find(request.namespace, kept, len(kept) + TOKEN_BYTES)
+        self.take(hold, -(-len(kept) // self._block))
+        written = self.publish(hold, kept, len(kept))
+        self.release(hold)
+        lost = (self.evicted - evicted) * self.block_size
+        return Outcome(prompt // TOKEN_BYTES, cached // TOKEN_BYTES, written, lost)
 
     # --- steps of a running request, for schedulers
 

@@ -56,7 +56,7 @@ class PagedScheduler:
         self.by_priority = policy == "priority"
         self.max_batched_tokens = max_batched_tokens
         self.max_running = max_running
-        self.stats = {"steps": 0, "preemptions": 0}
+        self.stats: dict[str, int] = {"steps": 0, "preemptions": 0}
         self._waiting: list[_Live] = []  # next one first
         self._running: list[_Live] = []
         self._arrivals = 0
@@ -140,6 +140,7 @@ class PagedScheduler:
             step.decodes += 1
             step.decode_context += live.computed // TOKEN_BYTES
         else:
+            step.prefills += 1
             step.prefill_tokens += size
             step.context_tokens += live.computed // TOKEN_BYTES
 

@@ -142,6 +142,8 @@ class RadixCache:
         pages = -(-(total + answer) // self._page)
         if pages * self.page_size > self.capacity:
             return Outcome(total // TOKEN_BYTES, 0, refused=f"needs {pages * self.page_size} tokens of KV memory")
+        if request.kept is not None:
+            return self._admit_kept(request, request.kept)
         evicted = self.evicted
         hold = self.open(request, prompt)
         cached = hold.shared
@@ -155,6 +157,24 @@ class RadixCache:
             self._decode(hold, answer)
             prompt += output[:answer]
         written = self.close(hold, prompt)
+        return Outcome(total // TOKEN_BYTES, cached // TOKEN_BYTES, written, self.evicted - evicted)
+
+    def _admit_kept(self, request: Request, kept: bytes) -> Outcome:
+        """Serve a request whose prompt is looked up, but of which `kept` is stored."""
+        total, size = len(request.prompt), len(kept)
+        need = -(-max(total, size) // self._page) * self.page_size
+        if need > self.capacity:
+            return Outcome(total // TOKEN_BYTES, 0, refused=f"needs {need} tokens of KV memory")
+        evicted = self.evicted
+        hold = self.open(request, request.prompt)
+        cached = hold.shared
+        self.extend(hold, total)
+        self.drop(hold)
+        node, at = self.match(request.namespace, kept, size)
+        self.lock(node)
+        hold = Hold(node, at, request)
+        self.extend(hold, size)
+        written = self.close(hold, kept)
         return Outcome(total // TOKEN_BYTES, cached // TOKEN_BYTES, written, self.evicted - evicted)
 
     # --- steps of a running request, for schedulers

@@ -79,7 +79,7 @@ class RadixScheduler:
         self.max_prefill_tokens = max_prefill_tokens
         self.new_token_ratio = new_token_ratio
         self.max_running = max_running
-        self.stats = {"prefill_batches": 0, "decode_steps": 0, "retractions": 0}
+        self.stats: dict[str, int] = {"prefill_batches": 0, "decode_steps": 0, "retractions": 0}
         self._queue: list[_Live] = []
         self._running: list[_Live] = []
         self._chunked: _Live | None = None
@@ -213,6 +213,7 @@ class RadixScheduler:
             self._chunked = batch.cut
         for live in batch.admitted:
             hold = _held(live)
+            step.prefills += 1
             step.prefill_tokens += (live.target - hold.computed) // TOKEN_BYTES
             step.context_tokens += hold.computed // TOKEN_BYTES
             self.cache.extend(hold, live.target)

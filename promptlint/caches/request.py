@@ -71,8 +71,11 @@ class Request:
         priority: as the engines read it: SGLang keeps higher values longer, vLLM serves lower values first.
         max_new_tokens: upper limit for the answer that schedulers reserve; None: the length of `output`, at least 1.
         session: routing key of the conversation or user, for routers.
-        group: what results are grouped by (namespace, model, call site), or None.
+        labels: (kind, name) pairs that results are grouped by: namespace, model, call site.
         breakpoints: prompt positions in tokens, ascending, up to which a provider was told to cache.
+        stops: prompt positions in tokens, ascending, where a message or content block ends: where a provider looks back.
+        kept: packed tokens that enter the cache in place of prompt and answer, where the next turn's rendering of the
+            history is known to differ from what was generated; None for the engines' own rule.
     """
 
     id: Hashable
@@ -83,8 +86,10 @@ class Request:
     priority: int | None = None
     max_new_tokens: int | None = None
     session: str | None = None
-    group: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
     breakpoints: tuple[int, ...] = ()
+    stops: tuple[int, ...] = ()
+    kept: bytes | None = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -97,7 +102,7 @@ class Request:
     @property
     def stored(self) -> bytes:
         """The tokens whose keys and values exist when the request ends: prompt and answer but its last token."""
-        return self.prompt + self.output[:-TOKEN_BYTES]
+        return self.prompt + self.output[:-TOKEN_BYTES] if self.kept is None else self.kept
 
     @property
     def token_limit(self) -> int:

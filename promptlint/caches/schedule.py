@@ -1,4 +1,4 @@
-"""What a scheduler is, and the two ways to drive one: a closed loop, and by arrival times.
+"""What a scheduler is, and how to drive one in a closed loop (`fleet.paced` drives by arrival times).
 
 A scheduler serves many requests at once over one cache. It advances in steps, as the engines do: a step is one forward
 pass of the model. Drivers decide when a request arrives and what a step costs.
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from promptlint.caches.request import Outcome, Request
 
-__all__ = ["ConstantRate", "Finished", "Scheduler", "ServiceTime", "Step", "closed_loop", "paced"]
+__all__ = ["ConstantRate", "Finished", "Scheduler", "ServiceTime", "Step", "closed_loop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Finished:
     """A request that left the scheduler.
 
     `arrival`, `first_token` and `end` are seconds on the driver's clock; 0 in a closed loop, which has no clock.
+    `replica` is its place in a fleet.
     """
 
     request: Request
@@ -27,6 +28,7 @@ class Finished:
     arrival: float = 0.0
     first_token: float = 0.0
     end: float = 0.0
+    replica: int = 0
 
 
 @dataclass(slots=True)
@@ -34,7 +36,8 @@ class Step:
     """One forward pass.
 
     Attributes:
-        prefill_tokens: prompt tokens computed in it, without cached ones.
+        prefills: requests of which prompt tokens were computed.
+        prefill_tokens: those tokens, without cached ones.
         context_tokens: tokens that those prefills could attend to in the cache.
         decodes: requests that produced a token other than their first.
         decode_context: tokens in the caches of those requests.
@@ -42,6 +45,7 @@ class Step:
         finished: requests that it completed, or that can never be served.
     """
 
+    prefills: int = 0
     prefill_tokens: int = 0
     context_tokens: int = 0
     decodes: int = 0
@@ -51,9 +55,11 @@ class Step:
 
 
 class Scheduler(Protocol):
-    """An engine's scheduler over its cache. `stats` counts what happened, by name."""
+    """An engine's scheduler over its cache."""
 
-    stats: dict[str, int]
+    @property
+    def stats(self) -> dict[str, int]:
+        """What happened so far, counted by name."""
 
     @property
     def backlog(self) -> int:
@@ -103,32 +109,3 @@ def closed_loop(scheduler: Scheduler, requests: Iterable[Request], window: int) 
         if scheduler.idle:
             return
         yield from scheduler.step().finished
-
-
-def paced(scheduler: Scheduler, requests: Iterable[Request], service_time: ServiceTime) -> Iterator[Finished]:
-    """Let requests arrive at their timestamps, in time order; each step takes what `service_time` says.
-
-    The clock starts at the first arrival. A request that comes out of order arrives at once.
-    """
-    feed = iter(requests)
-    waiting = next(feed, None)
-    if waiting is None:
-        return
-    start = clock = waiting.timestamp
-    arrived: dict[object, float] = {}
-    first: dict[object, float] = {}
-    while waiting is not None or not scheduler.idle:
-        if scheduler.idle and waiting is not None and waiting.timestamp > clock:
-            clock = waiting.timestamp
-        while waiting is not None and waiting.timestamp <= clock:
-            arrived[waiting.id] = min(max(waiting.timestamp, start), clock)
-            scheduler.add(waiting)
-            waiting = next(feed, None)
-        step = scheduler.step()
-        clock += service_time(step)
-        for request in step.first_tokens:
-            first.setdefault(request.id, clock)
-        for done in step.finished:
-            yield Finished(
-                done.request, done.outcome, arrived.pop(done.request.id), first.pop(done.request.id, clock), clock
-            )

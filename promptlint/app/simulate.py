@@ -1,0 +1,675 @@
+"""The pipeline behind `promptlint simulate`: traffic to requests to a cache model to a report.
+
+`simulate` takes requests, wherever they come from, so that other commands can replay their own. `Requests` turns the
+records of traffic logs into requests: token ids as they are, block hashes as blocks (or, for an engine that wants
+tokens, as that many equal tokens), text through a renderer and a tokenizer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from promptlint.caches.block_lru import BlockLru, BlockRequest, Chains, StackDistances
+from promptlint.caches.bounds import Bounds
+from promptlint.caches.fleet import ROUTERS, Fleet, paced, router, serve
+from promptlint.caches.paged import PagedCache
+from promptlint.caches.paged_scheduler import PagedScheduler
+from promptlint.caches.radix import RadixCache, Tree
+from promptlint.caches.radix_scheduler import RadixScheduler
+from promptlint.caches.request import TOKEN_BYTES, Cache, Outcome, Request, pack
+from promptlint.caches.schedule import ConstantRate, Finished, Scheduler, ServiceTime, closed_loop
+from promptlint.caches.tally import DENOMINATORS, Sums, Tally
+from promptlint.errors import UserError
+from promptlint.report.simulate import CurvePoint, GroupRow, ReplicaRow, Sampling, SimulateReport
+from promptlint.traffic.read import Problem, Traffic
+from promptlint.traffic.record import Record
+
+__all__ = ["ENGINES", "Requests", "Result", "Setup", "simulate"]
+
+ENGINES = ("sglang", "vllm", "block-lru")
+VERSIONS = {"sglang": "0.5.23", "vllm": "0.32.0", "block-lru": ""}
+UNKNOWN_TOKEN = 1 << 31  # answers of which only the length is known get ids from here on that nothing else has
+CURVE_POINTS = 8  # capacities that are tried side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What to simulate. Sizes in tokens.
+
+    Attributes:
+        engine: sglang, vllm, block-lru, or a provider that rules/providers knows.
+        capacity: room of one replica; None is unlimited.
+        schedule: a scheduler's policy, or None for one request at a time.
+        window: requests of the closed loop; `pace` "arrivals" uses timestamps instead.
+        batch_tokens: prompt tokens of one prefill batch (SGLang), token budget of a step (vLLM).
+        max_running: requests that run at once; None is the engine's default.
+        warm_up: requests that are served before counting begins.
+        sample: share of the sessions to replay, with the capacity scaled alike.
+        service_time: what a step costs with `pace`.
+        delay: seconds until a provider lets a written prefix be read.
+        bounds: compute the upper bounds and the bottleneck beside the run.
+    """
+
+    engine: str = "sglang"
+    capacity: int | None = None
+    page_size: int = 1
+    block_size: int = 16
+    eviction: str = "lru"
+    tree: Tree = "unified"
+    chunk: int = 0
+    schedule: str | None = None
+    window: int = 64
+    pace: str | None = None
+    batch_tokens: int | None = None
+    max_running: int | None = None
+    replicas: int = 1
+    router: str = "round-robin"
+    denominator: str = "prompt-tokens"
+    warm_up: int = 0
+    curve: bool = False
+    sample: float = 1.0
+    service_time: ServiceTime = field(default_factory=ConstantRate)
+    model: str = ""
+    ttl: str = ""
+    delay: float = 0.0
+    bounds: bool = True
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise UserError(f"--replicas {self.replicas}: at least 1 is needed")
+        if self.router not in ROUTERS:
+            raise UserError(f"unknown router {self.router!r}; known: {', '.join(ROUTERS)}")
+        if self.denominator not in DENOMINATORS:
+            raise UserError(f"unknown denominator {self.denominator!r}; known: {', '.join(DENOMINATORS)}")
+        if not 0 < self.sample <= 1:
+            raise UserError(f"--sample {self.sample:g}: a share above 0 and at most 1 is needed")
+        if self.capacity is not None and self.capacity < 1:
+            raise UserError(f"--capacity-tokens {self.capacity}: a positive number or `unlimited` is needed")
+        if self.window < 1:
+            raise UserError(f"--window {self.window}: at least 1 is needed")
+        if self.pace and not self.schedule:
+            raise UserError("--pace needs --schedule: without a scheduler requests do not overlap")
+        if self.schedule and self.engine not in {"sglang", "vllm"}:
+            raise UserError(f"--schedule: {self.engine} has no scheduler that is modelled")
+        if self.replicas > 1 and self.engine == "block-lru":
+            raise UserError("--replicas needs --engine sglang or vllm, or a provider")
+
+    @property
+    def unit(self) -> int:
+        """Tokens per page or block."""
+        return self.page_size if self.engine == "sglang" else self.block_size
+
+    @property
+    def is_provider(self) -> bool:
+        return self.engine not in ENGINES
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The report; (id, prompt tokens, cached tokens) of each request in file order; (id, reason) of those not served."""
+
+    report: SimulateReport
+    per_request: list[tuple[Any, int, int]]
+    refused: list[tuple[Any, str]]
+
+
+# --- traffic to requests
+
+
+class Requests:
+    """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
+
+    Requests get their position as id, so that a repeated id cannot confuse two of them; `ids` are the log's own.
+
+    Attributes:
+        problems: what could not be used, after an iteration: the reader's problems and our own.
+    """
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        *,
+        as_blocks: bool = False,
+        block_size: int = 16,
+        render: Callable[[Record], tuple[bytes, bytes, bytes | None]] | None = None,
+        need_times: bool = False,
+        keep: bool = False,
+    ) -> None:
+        self.traffic = traffic
+        self.as_blocks = as_blocks
+        self.block_size = block_size
+        self.render = render
+        self.need_times = need_times
+        self._keep = keep  # standard input can be read only once
+        self._kept: list[Request | BlockRequest] | None = None
+        self.problems: list[Problem] = []
+        self.ids: list[Any] = []
+        self.places: list[tuple[str, int]] = []
+
+    def __iter__(self) -> Iterator[Request | BlockRequest]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept = []
+        for request in self._read():
+            if self._keep:
+                kept.append(request)
+            yield request
+        if self._keep:
+            self._kept = kept
+
+    def _read(self) -> Iterator[Request | BlockRequest]:
+        self.problems = []
+        self.ids = []
+        self.places = []
+        known: dict[Hashable, int] = {}
+        blocks: dict[Hashable, int] = {}
+        chains = Chains(self.block_size)
+        unknown = UNKNOWN_TOKEN
+        for record in self.traffic:
+            if not record.is_request:
+                self._refuse(record, "says only what a request cost, not what was sent")
+                continue
+            if record.timestamp is None and self.need_times:
+                self._refuse(record, "no timestamp, which --pace arrivals needs", "timestamp")
+                continue
+            name: Hashable = record.given_id if record.given_id is not None else record.id or None
+            if name is not None:
+                line = known.setdefault(name, record.place.line)
+                if line != record.place.line:
+                    self._note(record, f"repeats the id of line {line}; both are replayed", "id")
+            try:
+                made = self._request(record, blocks, chains, unknown)
+            except (OverflowError, TypeError, ValueError) as error:
+                self._refuse(record, f"cannot be packed: {error}", "token_ids")
+                continue
+            if made is None:
+                self._refuse(record, "no tokens", "token_ids" if record.token_ids is not None else "")
+                continue
+            if record.output_length and record.output_tokens is None:
+                unknown += record.output_length
+            self.ids.append(name if name is not None else len(self.ids) + 1)
+            self.places.append((record.place.file, record.place.line))
+            yield made
+
+    def all_problems(self) -> list[Problem]:
+        """What the reader and we could not use, in file order."""
+        return sorted([*self.traffic.problems, *self.problems], key=lambda one: (one.file, one.line))
+
+    def _refuse(self, record: Record, reason: str, where: str = "") -> None:
+        self.problems.append(Problem(record.place.file, record.place.line, reason, where))
+
+    _note = _refuse
+
+    def _request(
+        self, record: Record, blocks: dict[Hashable, int], chains: Chains, unknown: int
+    ) -> Request | BlockRequest | None:
+        labels = tuple(
+            (kind, str(value))
+            for kind, value in (
+                ("namespace", record.namespace),
+                ("model", record.model),
+                ("call_site", record.call_site),
+            )
+            if value
+        )
+        name = len(self.ids)
+        session = record.session_id or record.namespace or None
+        if record.hash_ids is not None:
+            size = record.block_size or self.block_size
+            length = record.input_length if record.input_length is not None else len(record.hash_ids) * size
+            if not record.hash_ids or length < 1:
+                return None
+            ids = [blocks.setdefault((record.namespace, one), len(blocks)) for one in record.hash_ids]
+            if self.as_blocks:
+                return BlockRequest(name, ids, length, size, session=session, labels=labels)
+            prompt = b"".join([pack((one,)) * size for one in ids])[: length * TOKEN_BYTES]
+            if len(prompt) < length * TOKEN_BYTES:  # a partial last block without an id is known to nobody else
+                prompt += pack(range(unknown, unknown + length - len(prompt) // TOKEN_BYTES))
+            output, kept = b"", None
+        elif record.token_ids is not None:
+            prompt, output, kept = pack(record.token_ids), b"", None
+        elif self.render is not None:
+            prompt, output, kept = self.render(record)
+        else:
+            raise ValueError("text needs a tokenizer")
+        if not prompt:
+            return None
+        if record.output_tokens is not None:
+            output = pack(record.output_tokens)
+        elif record.output_length and not output and kept is None:
+            output = pack(range(unknown, unknown + record.output_length))
+        request = Request(
+            name,
+            prompt,
+            output,
+            namespace=_namespace(record),
+            timestamp=(record.timestamp or 0.0) / 1000.0,
+            priority=_whole(record.extra, "priority"),
+            max_new_tokens=_whole(record.extra, "max_new_tokens"),
+            session=session,
+            labels=labels,
+            kept=kept,
+        )
+        return chains.blocks(request) if self.as_blocks else request
+
+
+def _namespace(record: Record) -> Hashable:
+    plain = record.namespace or ("" if record.empty_key else None)
+    return (record.model, plain) if record.model else plain
+
+
+def _whole(extra: Mapping[str, Any], field_name: str) -> int | None:
+    value = extra.get(field_name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{field_name}: expected a whole number, found {value!r}")
+    return value
+
+
+def sampled(requests: Iterable[Any], rate: float) -> Iterator[Any]:
+    """The requests of a share of the sessions, chosen by a hash that is the same in every run.
+
+    A request without a session is one by what it begins with: its first block, or its first 32 tokens. Requests that
+    share a prefix then stay together, which is what makes the sample's hit rate that of the whole.
+    """
+    for request in requests:
+        if int.from_bytes(hashlib.sha256(session_key(request)).digest()[:8], "big") < rate * 2**64:
+            yield request
+
+
+def session_key(request: Request | BlockRequest) -> bytes:
+    """What `sampled` takes for the session of a request."""
+    if request.session is not None:
+        return request.session.encode()
+    if isinstance(request, BlockRequest):
+        return str(request.blocks[0]).encode()
+    return repr(request.namespace).encode() + request.prompt[: 32 * TOKEN_BYTES]
+
+
+# --- replay
+
+
+def simulate(
+    setup: Setup,
+    requests: Iterable[Request | BlockRequest],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """Replay requests and add up what they found.
+
+    Ids must be unique. `requests` is iterated once, or three times with `setup.curve` for an engine other than block-lru. `progress` is
+    called with the number of requests served so far, every now and then. Raises UserError when there is no request.
+    """
+    if setup.sample < 1:
+        setup = replace(
+            setup, capacity=None if setup.capacity is None else max(setup.unit, round(setup.capacity * setup.sample))
+        )
+    run = _BlockRun(setup) if setup.engine == "block-lru" else _TokenRun(setup)
+    order: list[Any] = []
+    run.replay(_noted(sampled(requests, setup.sample) if setup.sample < 1 else requests, order, progress))
+    if not run.results:
+        raise UserError("no request to replay")
+    curve = run.curve(lambda: sampled(requests, setup.sample)) if setup.curve else ()
+    report = run.report(curve)
+    return Result(report, [(name, *run.results[name]) for name in order], run.tally.refused)
+
+
+def _noted(requests: Iterable[Any], order: list[Any], progress: Callable[[int], None] | None) -> Iterator[Any]:
+    for count, request in enumerate(requests, 1):
+        order.append(request.id)
+        if progress is not None and count % 256 == 0:
+            progress(count)
+        yield request
+
+
+class _Run:
+    """What both kinds of runs share: the tally, the results by id, the error of a sample."""
+
+    def __init__(self, setup: Setup, unit: int) -> None:
+        self.setup = setup
+        self.tally = Tally(unit, setup.warm_up)
+        self.results: dict[Any, tuple[int, int]] = {}
+        self._sessions: dict[bytes, list[int]] = {}
+
+    def note(self, request: Request | BlockRequest, outcome: Outcome) -> None:
+        self.results[request.id] = (outcome.prompt_tokens, outcome.cached_tokens)
+        self.tally.add(request.id, request.labels, outcome)
+        if self.setup.sample < 1 and outcome.refused is None:
+            sums = self._sessions.setdefault(session_key(request), [0, 0])
+            sums[0] += outcome.prompt_tokens
+            sums[1] += outcome.cached_tokens
+
+    def sampling(self) -> Sampling | None:
+        """The standard error of a ratio of sums over sampled sessions (Cochran, Sampling Techniques, 6.4)."""
+        if self.setup.sample >= 1:
+            return None
+        sums = list(self._sessions.values())
+        count, total = len(sums), sum(prompt for prompt, _ in sums)
+        error = None
+        if count > 1 and total:
+            rate = self.tally.total.hit_rate
+            spread = sum((cached - rate * prompt) ** 2 for prompt, cached in sums)
+            error = math.sqrt((1 - self.setup.sample) * count / (count - 1) * spread) / total
+        return Sampling(self.setup.sample, count, error)
+
+    def rate(self, sums: Sums) -> float:
+        return sums.block_hit_rate if self.setup.denominator == "full-blocks" else sums.hit_rate
+
+    def denominator(self) -> str:
+        whole = "full blocks of the prompts" if self.setup.denominator == "full-blocks" else "all prompt tokens"
+        return whole + (f", after the first {self.setup.warm_up:,} requests" if self.setup.warm_up else "")
+
+    def groups(self) -> tuple[GroupRow, ...]:
+        return tuple(
+            GroupRow(kind, name, sums.requests, sums.prompt_tokens, sums.cached_tokens, self.rate(sums))
+            for (kind, name), sums in sorted(
+                self.tally.groups.items(), key=lambda item: (item[0][0], -item[1].prompt_tokens, item[0][1])
+            )
+        )
+
+
+class _BlockRun(_Run):
+    """block-lru: the run at one capacity, and the stack distances that give every other one."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup, setup.block_size)
+        self.distances = StackDistances()
+        self.hits = 0
+        self.blocks = 0
+        self.block_size = setup.block_size
+        self._cache: BlockLru | None = None
+
+    def replay(self, requests: Iterable[Any]) -> None:
+        for request in requests:
+            if self._cache is None:
+                self.block_size = self.tally.unit = request.block_size
+                self._cache = BlockLru(self._room(self.setup.capacity))
+            elif request.block_size != self.block_size:
+                raise UserError(
+                    f"blocks of {self.block_size} and of {request.block_size} tokens in one log: give --block-size"
+                )
+            found = self._cache.admit(request)
+            size = request.block_size
+            outcome = Outcome(request.length, found.cached_tokens, found.written * size, found.evicted * size)
+            self.note(request, outcome)
+            self.distances.admit(request)
+            if self.tally.served > self.setup.warm_up:
+                self.hits += found.hits
+                self.blocks += len(request.blocks)
+
+    def _room(self, tokens: int | None) -> int | None:
+        return None if tokens is None else tokens // self.block_size
+
+    def curve(self, _: Callable[[], Iterable[Any]]) -> tuple[CurvePoint, ...]:
+        points: list[int | None] = [*self.distances.knees(), None]
+        scale = self.block_size / self.setup.sample
+        return tuple(
+            CurvePoint(None if point is None else round(point * scale), *reversed(self.distances.rates(point)))
+            for point in points
+        )
+
+    def report(self, curve: tuple[CurvePoint, ...]) -> SimulateReport:
+        total = self.tally.total
+        block_rate = self.hits / self.blocks if self.blocks else 0.0
+        content = self.distances.rates(None)[0 if self.setup.denominator == "full-blocks" else 1]
+        rate = block_rate if self.setup.denominator == "full-blocks" else total.hit_rate
+        return SimulateReport(
+            engine="block-lru",
+            engine_version="",
+            unit=self.block_size,
+            capacity_tokens=self.setup.capacity,
+            schedule=None,
+            driver="one request at a time",
+            denominator=self.denominator(),
+            requests=total.requests,
+            prompt_tokens=total.prompt_tokens,
+            cached_tokens=total.cached_tokens,
+            written_tokens=total.written_tokens,
+            hit_rate=rate,
+            block_hit_rate=block_rate,
+            request_hit_rate=total.request_hit_rate,
+            evicted_tokens=total.evicted_tokens,
+            bounds={"content": content, "capacity": None, "depth_first": None},
+            bottleneck="capacity" if content - rate > 1 - content else "content",
+            groups=self.groups(),
+            curve=curve,
+            settings={"block": self.block_size},
+            sampling=self.sampling(),
+        )
+
+
+class _TokenRun(_Run):
+    """An engine or a provider over tokens: one cache or a fleet, one request at a time or under a scheduler."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._provider = _provider_terms(setup) if setup.is_provider else None
+        unit = setup.unit if self._provider is None else max(1, self._provider.block)
+        super().__init__(setup, unit)
+        self.bounds = Bounds(setup.capacity, unit) if setup.bounds and self._provider is None else None
+        self._shadow: Cache | None = None  # the same cache without a scheduler, to tell policy from schedule
+        self._shadow_sums = Sums()
+        if setup.bounds and setup.schedule:
+            self._shadow = self.cache(setup.capacity)
+        self.replica_sums = [Sums() for _ in range(setup.replicas)]
+        self.stats: dict[str, int] = {}
+        self._waits: list[float] = []
+        self._ends: list[float] = []
+
+    def cache(self, capacity: int | None) -> Any:
+        """A fresh cache of the set-up, with another capacity."""
+        setup = self.setup
+        if setup.engine == "sglang":
+            return RadixCache(capacity, setup.page_size, eviction=setup.eviction, tree=setup.tree, chunk=setup.chunk)
+        if setup.engine == "vllm":
+            return PagedCache(capacity, setup.block_size)
+        from promptlint.caches.breakpoint import ProviderCache
+
+        assert self._provider is not None
+        return ProviderCache(self._provider, ttl=setup.ttl, delay=setup.delay)
+
+    def scheduler(self) -> Scheduler:
+        setup = self.setup
+        assert setup.schedule is not None
+        options: dict[str, Any] = {} if setup.max_running is None else {"max_running": setup.max_running}
+        if setup.engine == "sglang":
+            if setup.batch_tokens is not None:
+                options["max_prefill_tokens"] = setup.batch_tokens
+            return RadixScheduler(self.cache(setup.capacity), setup.schedule, **options)
+        if setup.batch_tokens is not None:
+            options["max_batched_tokens"] = setup.batch_tokens
+        return PagedScheduler(self.cache(setup.capacity), setup.schedule, **options)
+
+    def replay(self, requests: Iterable[Any]) -> None:
+        setup = self.setup
+        if setup.schedule is not None:
+            self._scheduled(requests)
+        elif setup.replicas > 1:
+            caches = [self.cache(setup.capacity) for _ in range(setup.replicas)]
+            for request, replica, outcome in serve(caches, router(setup.router, setup.replicas), requests):
+                self._served(request, replica, outcome)
+        else:
+            cache = self.cache(setup.capacity)
+            for request in requests:
+                self._served(request, 0, cache.admit(request))
+
+    def _served(self, request: Request, replica: int, outcome: Outcome) -> None:
+        self.note(request, outcome)
+        if outcome.refused is not None:
+            return
+        counted = self.tally.served > self.setup.warm_up
+        if counted:
+            self.replica_sums[replica].add(outcome, self.tally.unit)
+        if self.bounds is not None and self.setup.schedule is None:
+            self.bounds.add(request, counted=counted)
+
+    def _scheduled(self, requests: Iterable[Request]) -> None:
+        setup = self.setup
+        fleet = Fleet([self.scheduler() for _ in range(setup.replicas)], router(setup.router, setup.replicas))
+        feed = self._shadowed(requests)
+        done: Iterator[Finished]
+        done = paced(fleet, feed, setup.service_time) if setup.pace else closed_loop(fleet, feed, setup.window)
+        for one in done:
+            self._served(one.request, one.replica, one.outcome)
+            if setup.pace and one.outcome.refused is None:
+                self._waits.append(one.first_token - one.arrival)
+                self._ends.append(one.end)
+        self.stats = fleet.stats
+
+    def _shadowed(self, requests: Iterable[Request]) -> Iterator[Request]:
+        """In file order, beside the scheduler: the bounds and the run without one."""
+        count = 0
+        for request in requests:
+            if self._shadow is not None:
+                outcome = self._shadow.admit(request)
+                if outcome.refused is None:
+                    count += 1
+                    counted = count > self.setup.warm_up
+                    if counted:
+                        self._shadow_sums.add(outcome, self.tally.unit)
+                    if self.bounds is not None:
+                        self.bounds.add(request, counted=counted)
+            yield request
+
+    def curve(self, again: Callable[[], Iterable[Any]]) -> tuple[CurvePoint, ...]:
+        """Runs side by side, one request at a time, at capacities that double up to what the traffic can fill."""
+        if self._provider is not None:
+            raise UserError("--curve: providers publish no capacity")
+        unit = self.tally.unit
+        largest = distinct = 0
+        unlimited = self.cache(None)
+        for request in again():
+            distinct += unlimited.admit(request).written_tokens
+            largest = max(largest, -(-len(request.stored) // TOKEN_BYTES))
+        largest = -(-largest // unit) * unit + unit
+        steps = max(1, CURVE_POINTS - 1)
+        ratio = max(1.0, distinct / largest) ** (1 / steps)
+        capacities = sorted({round(largest * ratio**step) // unit * unit for step in range(steps + 1)})
+        caches = [(capacity, self.cache(capacity), Sums()) for capacity in capacities]
+        rest = (None, self.cache(None), Sums())
+        for count, request in enumerate(again(), 1):
+            for _, cache, sums in (*caches, rest):
+                outcome = cache.admit(request)
+                if outcome.refused is None and count > self.setup.warm_up:
+                    sums.add(outcome, unit)
+        return tuple(
+            CurvePoint(
+                None if capacity is None else round(capacity / self.setup.sample), sums.hit_rate, sums.block_hit_rate
+            )
+            for capacity, _, sums in (*caches, rest)
+        )
+
+    def report(self, curve: tuple[CurvePoint, ...]) -> SimulateReport:
+        setup, total = self.setup, self.tally.total
+        bounds, bottleneck = self._judged()
+        if setup.schedule is None:
+            driver = "one request at a time"
+        else:
+            driver = "paced by arrivals" if setup.pace else f"closed loop of {setup.window}"
+        settings: dict[str, Any] = {}
+        if setup.engine == "sglang":
+            settings = {"page": setup.page_size, "eviction": setup.eviction, "tree": setup.tree, "chunk": setup.chunk}
+        elif setup.engine == "vllm":
+            settings = {"block": setup.block_size}
+        elif self._provider is not None:
+            settings = {
+                "mode": self._provider.mode,
+                "minimum": self._provider.minimum,
+                "model": self._provider.model or "default",
+            }
+        if setup.replicas > 1:
+            settings |= {"replicas": setup.replicas, "router": setup.router}
+        return SimulateReport(
+            engine=setup.engine,
+            engine_version=VERSIONS.get(setup.engine, f"terms of {self._provider.verified}" if self._provider else ""),
+            unit=self.tally.unit,
+            capacity_tokens=setup.capacity,
+            schedule=setup.schedule,
+            driver=driver,
+            denominator=self.denominator(),
+            requests=total.requests,
+            prompt_tokens=total.prompt_tokens,
+            cached_tokens=total.cached_tokens,
+            written_tokens=total.written_tokens,
+            hit_rate=self.rate(total),
+            block_hit_rate=total.block_hit_rate,
+            request_hit_rate=total.request_hit_rate,
+            evicted_tokens=total.evicted_tokens,
+            bounds=bounds,
+            bottleneck=bottleneck,
+            cost=self._cost(),
+            groups=self.groups(),
+            replicas=tuple(
+                ReplicaRow(index, sums.requests, sums.prompt_tokens, sums.cached_tokens, self.rate(sums))
+                for index, sums in enumerate(self.replica_sums)
+            ),
+            curve=curve,
+            settings=settings,
+            stats=self.stats,
+            times=self._times(),
+            sampling=self.sampling(),
+            refused=len(self.tally.refused),
+        )
+
+    def _judged(self) -> tuple[dict[str, float | None], str | None]:
+        """The bounds as rates of prompt tokens, and what costs most of the difference to everything being cached."""
+        total = self.tally.total
+        if self.bounds is None or not total.prompt_tokens:
+            return {}, None
+        tokens = self.bounds.tokens()
+        prompt = self._shadow_sums.prompt_tokens if self._shadow is not None else total.prompt_tokens
+        content, capacity = tokens.content / prompt, tokens.capacity / prompt
+        plain = self._shadow_sums.hit_rate if self._shadow is not None else total.hit_rate
+        losses = {
+            "content": 1 - content,
+            "capacity": content - capacity,
+            "policy": capacity - plain,
+            "schedule": plain - total.hit_rate,
+        }
+        bounds = {
+            "content": content,
+            "capacity": capacity,
+            "depth_first": None if tokens.depth_first is None else tokens.depth_first / prompt,
+        }
+        return bounds, max(losses, key=losses.__getitem__)
+
+    def _cost(self) -> dict[str, Any] | None:
+        """Input cost relative to no caching, and dollars where prices are listed."""
+        terms = self._provider
+        if terms is None or terms.read is None or not self.tally.total.prompt_tokens:
+            return None
+        total = self.tally.total
+        fresh = total.prompt_tokens - total.cached_tokens - total.written_tokens
+        units = fresh + total.cached_tokens * terms.read + total.written_tokens * terms.write(self.setup.ttl)
+        found: dict[str, Any] = {"relative_input_cost": round(units / total.prompt_tokens, 6)}
+        dollars = terms.money(fresh, total.cached_tokens, total.written_tokens, ttl=self.setup.ttl)
+        if dollars is not None:
+            found["input_dollars"] = round(dollars, 6)
+            found["input_dollars_without_cache"] = round(terms.money(total.prompt_tokens, 0) or 0.0, 6)
+        return found
+
+    def _times(self) -> dict[str, float] | None:
+        if not self._waits:
+            return None
+        waits = sorted(self._waits)
+
+        def quantile(share: float) -> float:
+            return round(waits[min(len(waits) - 1, int(share * len(waits)))], 6)
+
+        return {"ttft_p50_s": quantile(0.5), "ttft_p99_s": quantile(0.99), "end_s": round(max(self._ends), 6)}
+
+
+def _provider_terms(setup: Setup) -> Any:
+    from promptlint.catalog.providers import page_for, resolve
+
+    page = page_for(setup.engine, setup.model)
+    if page is None:
+        raise UserError(
+            f"unknown engine {setup.engine!r}: {', '.join(ENGINES)}, or a provider of `promptlint providers`"
+        )
+    return resolve(page, setup.model)

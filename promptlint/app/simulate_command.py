@@ -1,0 +1,191 @@
+"""From the options of `promptlint simulate` to a set-up, its traffic and a result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from promptlint.app.simulate import Requests, Setup, simulate
+from promptlint.errors import UserError
+from promptlint.report.simulate import SimulateReport
+from promptlint.traffic.read import Problem, Traffic
+from promptlint.traffic.readers.base import Options
+from promptlint.traffic.record import Record
+
+__all__ = ["Found", "explain", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A report, and the input that could not be used."""
+
+    report: SimulateReport
+    problems: list[Problem]
+
+
+def explain(given: Mapping[str, Any]) -> str:
+    """The arithmetic of the capacity that --model and --gpu give. Raises UserError without them."""
+    from promptlint.serving.capacity import explain_capacity
+
+    return explain_capacity(_derived(given))
+
+
+def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[int], None] | None) -> Found:
+    """Replay the traffic under the given options. Raises UserError when nothing in it is a request."""
+    given = dict(given)
+    engine = given["engine"] or _engine_for(paths, given)
+    setup = _setup(engine, given)
+    requests = _requests(paths, setup, given)
+    try:
+        result = simulate(setup, requests, progress=progress)
+    except UserError as error:
+        problems = requests.all_problems()
+        if problems and str(error) == "no request to replay":
+            raise UserError(f"no request to replay; the first of {len(problems)} problems: {problems[0]}") from error
+        raise
+    problems = requests.all_problems()
+    if given["per_request"] is not None:
+        _write_requests(given["per_request"], result.per_request, requests.ids)
+    for name, reason in result.refused:
+        file, line = requests.places[name]
+        problems.append(Problem(file, line, reason, "tokens"))
+    rows = tuple({"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems)
+    return Found(replace(result.report, problems=rows), problems)
+
+
+def _derived(given: Mapping[str, Any]) -> Any:
+    from promptlint.catalog.hardware import resolve_gpu
+    from promptlint.catalog.models import resolve_model
+    from promptlint.serving.capacity import capacity
+
+    if not given["model"] or not given["gpu"]:
+        raise UserError("a capacity is derived from --model and --gpu together")
+    return capacity(
+        resolve_model(given["model"]),
+        resolve_gpu(given["gpu"]),
+        tensor_parallel=given["tensor_parallel"],
+        data_parallel=given["data_parallel"],
+        dp_attention=given["dp_attention"],
+        kv_dtype=given["kv_dtype"],
+        weights=given["weights"],
+    )
+
+
+def _setup(engine: str, given: Mapping[str, Any]) -> Setup:
+    tokens, replicas = given["capacity_tokens"], given["replicas"]
+    service: dict[str, Any] = {}
+    if given["gpu"]:
+        derived = _derived(given)
+        tokens = derived.tokens if tokens is None else tokens
+        replicas = derived.replicas if replicas is None else replicas
+        service = {"service_time": _service_time(derived)}
+    block = given["block_size"]
+    return Setup(
+        engine=engine,
+        capacity=None if tokens in {None, "unlimited"} else tokens,
+        block_size=16 if block is None else block,
+        model=given["model"],
+        replicas=given["data_parallel"] if replicas is None else replicas,
+        bounds=not given["no_bounds"],
+        **{
+            name: given[name]
+            for name in (
+                "page_size", "eviction", "tree", "chunk", "schedule", "window", "pace", "batch_tokens", "max_running",
+                "router", "denominator", "warm_up", "curve", "sample", "ttl", "delay",
+            )
+        },
+        **service,
+    )  # fmt: skip
+
+
+def _service_time(derived: Any) -> Callable[[Any], float]:
+    """The cost model's seconds for a step of a scheduler."""
+    from promptlint.serving.cost import Cost
+
+    cost = Cost(derived.model, derived.gpu, derived.tensor_parallel, derived.kv_dtype, derived.weights_dtype)
+
+    def seconds(step: Any) -> float:
+        return cost.step(
+            new=step.prefill_tokens,
+            cached=step.context_tokens,
+            prefills=step.prefills,
+            decodes=step.decodes,
+            context=step.decode_context,
+        )
+
+    return seconds
+
+
+def _traffic(paths: tuple[str, ...], engine: str, given: Mapping[str, Any]) -> Traffic:
+    tools = None
+    if given["tools"] is not None:
+        try:
+            tools = json.loads(Path(given["tools"]).read_bytes())
+        except (OSError, ValueError) as error:
+            raise UserError(f"{given['tools']}: not a JSON list of tools: {error}") from error
+        if not isinstance(tools, list):
+            raise UserError(f"{given['tools']}: not a JSON list of tools")
+    # For vllm --block-size is the engine's; hashed blocks then keep the size of their format.
+    size = None if engine == "vllm" else given["block_size"]
+    options = Options(tools=tools, block_size=size)
+    return Traffic(list(paths), format=given["format_name"], strict=given["strict"], options=options)
+
+
+def _engine_for(paths: tuple[str, ...], given: Mapping[str, Any]) -> str:
+    """block-lru for traffic that begins with block hashes, else sglang. Standard input cannot be looked at first."""
+    if "-" in paths:
+        return "sglang"
+    first: Record | None = next(iter(_traffic(paths, "", {**given, "strict": False})), None)
+    return "block-lru" if first is not None and first.hash_ids is not None else "sglang"
+
+
+def _requests(paths: tuple[str, ...], setup: Setup, given: Mapping[str, Any]) -> Requests:
+    return Requests(
+        _traffic(paths, setup.engine, given),
+        as_blocks=setup.engine == "block-lru",
+        block_size=setup.block_size,
+        render=_Renderer(given["render"], given["tokenizer"]),
+        need_times=setup.pace is not None,
+        keep="-" in paths and setup.curve,
+    )
+
+
+class _Renderer:
+    """Text to packed tokens; the tokenizer is loaded with the first text."""
+
+    def __init__(self, mode: str, tokenizer: str) -> None:
+        self._mode = mode
+        self._name = tokenizer
+        self._tokenizer: Any = None
+        self._render: Any = None
+
+    def __call__(self, record: Record) -> tuple[bytes, bytes, bytes | None]:
+        if self._tokenizer is None:
+            from promptlint import tokenizers
+            from promptlint.tokenizers.render import renderer
+            from promptlint.tokenizers.segments import SegmentTokenizer
+
+            self._tokenizer = SegmentTokenizer(tokenizers.get(self._name or tokenizers.DEFAULT))
+            self._render = renderer(self._mode)
+        packed = self._tokenizer.packed
+        if record.prompt is not None:
+            output = record.output if isinstance(record.output, str) else ""
+            return packed([record.prompt]), packed([output]) if output else b"", None
+        from promptlint.tokenizers.render import Conversation
+
+        rendered = self._render(Conversation(record.messages or (), record.tools, record.system, record.output))
+        stored = None if rendered.stored is None else packed(rendered.stored)
+        return packed(rendered.prompt), packed(rendered.answer), stored
+
+
+def _write_requests(path: Path, rows: list[tuple[Any, int, int]], ids: list[Any]) -> None:
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            for name, prompt, cached in rows:
+                row = {"id": ids[name], "prompt_tokens": prompt, "cached_tokens": cached}
+                file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,155 @@
+"""The providers' prompt caches: one class, driven by the terms of rules/providers.
+
+Three modes. `token`: any common prefix with an earlier prompt is reused. `block`: the same, floored to blocks.
+`breakpoint`: what is reused ends at a stored end point. At each mark of a request the provider looks for that very
+prefix, then for the prefixes that end at up to `lookback` content blocks before it; the longest that is stored wins,
+and the prefixes at the marks are stored. In every mode a prefix below `minimum` tokens is neither stored nor reused, an
+entry lives for `ttl` seconds (from its last use when reads refresh it), and it can be read only after the answer to
+the request that wrote it has begun, or ended.
+
+Left out: what no provider documents: eviction for room before the TTL, routing between machines, and hidden tokens.
+Only prompts are stored; whether an answer's keys are kept differs and is not published. An unpublished TTL counts as
+unlimited. In the modes `token` and `block` the last token is computed again, as in every engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+from promptlint.caches.request import TOKEN_BYTES, Match, Outcome, Request
+from promptlint.caches.runs import RunTree
+from promptlint.catalog.providers import Terms
+
+__all__ = ["ProviderCache"]
+
+UNITS = 64  # tokens between the end points of a provider that sets them itself at fixed intervals
+
+
+@dataclass(slots=True)
+class _Entry:
+    """`used`: last write or refreshing read. `visible`: when it can first be read. Seconds."""
+
+    used: float = 0.0
+    visible: float = 0.0
+
+    def readable(self, now: float, ttl: float) -> bool:
+        return self.visible <= now <= self.used + ttl
+
+
+class ProviderCache:
+    """Args:
+    terms: of one provider and model.
+    ttl: name of a lifetime on offer; the default one when empty.
+    delay: seconds from a request's timestamp until what it wrote can be read.
+    """
+
+    def __init__(self, terms: Terms, *, ttl: str = "", delay: float = 0.0) -> None:
+        self.terms = terms
+        self.delay = delay
+        seconds = dict(terms.ttls).get(ttl, terms.ttl_seconds) if ttl else terms.ttl_seconds
+        self.ttl = float("inf") if seconds is None else float(seconds)
+        self._unit = max(1, terms.block) if terms.mode == "block" else 1
+        self._tree: RunTree[_Entry] = RunTree(self._unit, _Entry, lambda entry: _Entry(entry.used, entry.visible))
+        self._ends: dict[tuple[Hashable, int, bytes], _Entry] = {}
+
+    def lookup(self, request: Request) -> Match:
+        """Cached prompt tokens at the request's timestamp. Changes nothing."""
+        if self.terms.mode == "breakpoint":
+            return Match(self._longest_end(request)[0])
+        return Match(self._common(request))
+
+    def admit(self, request: Request) -> Outcome:
+        """Look up, refresh what was read, store what the terms store."""
+        if self.terms.mode == "breakpoint":
+            cached, written = self._admit_ends(request)
+        else:
+            cached, written = self._admit_prefix(request)
+        return Outcome(request.prompt_tokens, cached, written)
+
+    # --- any prefix, or blocks
+
+    def _common(self, request: Request) -> int:
+        found = 0
+        limit = len(request.prompt) - TOKEN_BYTES
+        for node, same in self._tree.find(request.namespace, request.prompt, limit):
+            if not node.note.readable(request.timestamp, self.ttl):
+                break
+            found += same // TOKEN_BYTES
+        return found if found >= self.terms.minimum else 0
+
+    def _admit_prefix(self, request: Request) -> tuple[int, int]:
+        cached = self._common(request)
+        if request.prompt_tokens < self.terms.minimum:
+            return cached, 0
+        now = request.timestamp
+        path, _ = self._tree.insert(request.namespace, request.prompt, len(request.prompt))
+        at = 0
+        for node in path:
+            entry = node.note
+            at += node.tokens
+            if at > cached and not entry.readable(now, self.ttl):
+                if not entry.visible or now > entry.used + self.ttl:
+                    entry.visible = now + self.delay
+                entry.used = now
+            elif self.terms.ttl_refresh:
+                entry.used = now
+        return cached, at - cached if at > cached else 0
+
+    # --- stored end points
+
+    def _marks(self, request: Request) -> tuple[int, ...]:
+        """Positions that are stored, ascending: the request's marks and the one that the provider sets."""
+        marks = set(request.breakpoints)
+        end = request.prompt_tokens
+        if self.terms.implicit == "units":
+            marks.update(range(UNITS, end, UNITS), request.stops, (end,))
+        elif self.terms.implicit:
+            marks.add(end)
+        kept = sorted(mark for mark in marks if 0 < mark <= end)
+        most = self.terms.max_breakpoints
+        return tuple(kept if most is None or self.terms.implicit == "units" else kept[-most:])
+
+    def _digests(self, request: Request, positions: list[int]) -> Iterator[tuple[int, tuple[Hashable, int, bytes]]]:
+        """Each position with the key of the prefix that ends there."""
+        running = hashlib.blake2b(digest_size=16)
+        at = 0
+        for position in positions:
+            running.update(request.prompt[at : position * TOKEN_BYTES])
+            at = position * TOKEN_BYTES
+            yield position, (request.namespace, position, running.copy().digest())
+
+    def _candidates(self, request: Request, marks: tuple[int, ...]) -> list[int]:
+        """Where the provider looks: at each mark, and at the content blocks before it."""
+        wanted = set(marks)
+        back = self.terms.lookback or 0
+        for mark in marks:
+            before = [stop for stop in request.stops if stop < mark]
+            wanted.update(before[len(before) - back :] if back < len(before) else before)
+        return sorted(wanted)
+
+    def _longest_end(self, request: Request) -> tuple[int, _Entry | None]:
+        found, entry = 0, None
+        for position, key in self._digests(request, self._candidates(request, self._marks(request))):
+            stored = self._ends.get(key)
+            if stored is not None and stored.readable(request.timestamp, self.ttl):
+                found, entry = position, stored
+        return found, entry
+
+    def _admit_ends(self, request: Request) -> tuple[int, int]:
+        now = request.timestamp
+        cached, entry = self._longest_end(request)
+        if entry is not None and self.terms.ttl_refresh:
+            entry.used = now
+        last = cached
+        for position, key in self._digests(request, list(self._marks(request))):
+            if position < self.terms.minimum:
+                continue
+            stored = self._ends.get(key)
+            if stored is None or now > stored.used + self.ttl:
+                self._ends[key] = _Entry(now, now + self.delay)
+            elif self.terms.ttl_refresh and stored.readable(now, self.ttl):
+                stored.used = now
+            last = max(last, position)
+        return cached, last - cached
