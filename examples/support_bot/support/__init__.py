@@ -1,1 +1,1 @@
-"""The support desk of a shop for garden tools: answers customers, sorts their tickets, drafts mails."""
+"""The support desk of a shop for garden tools: answers customers, sorts their questions, drafts mails."""

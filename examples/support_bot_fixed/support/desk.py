@@ -1,4 +1,4 @@
-"""Answers questions in the chat, and sorts new tickets."""
+"""Answers questions in the chat, and sorts new ones."""
 
 from datetime import datetime
 
@@ -86,12 +86,12 @@ def answer(history: list[dict[str, str]], question: str) -> str:
     return reply.choices[0].message.content
 
 
-def triage(ticket: str) -> str:
-    """Sort a new ticket: defect, wear, misuse or question."""
+def triage(question: str) -> str:
+    """Sort a new question: defect, wear, misuse or question."""
     messages = [
         {"role": "system", "content": GUIDELINES},
         {"role": "system", "content": POLICIES},
-        {"role": "user", "content": f"Is this a defect, wear, misuse or a question? Answer with that word.\n\n{ticket}"},
+        {"role": "user", "content": f"Is this a defect, wear, misuse or a question? Answer with that word.\n\n{question}"},
     ]
     reply = client.chat.completions.create(model="gpt-4o-mini", messages=messages)
     return reply.choices[0].message.content

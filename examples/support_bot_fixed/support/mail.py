@@ -11,14 +11,14 @@ client = OpenAI()
 templates = Environment(loader=FileSystemLoader(Path(__file__).parent / "prompts"), autoescape=False)
 
 
-def draft(customer_name: str, ticket: str) -> str:
-    """A mail that answers a ticket."""
+def draft(customer_name: str, question: str) -> str:
+    """A mail that answers a question."""
     system = templates.get_template("mail.jinja").render(guidelines=GUIDELINES, policies=POLICIES)
     reply = client.chat.completions.create(
         model="gpt-4o-mini",
         messages=[
             {"role": "system", "content": system},
-            {"role": "user", "content": f"{ticket}\n\nThe customer's name is {customer_name}."},
+            {"role": "user", "content": f"{question}\n\nThe customer's name is {customer_name}."},
         ],
     )
     return reply.choices[0].message.content
