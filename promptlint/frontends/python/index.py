@@ -323,7 +323,7 @@ class _Walk:
                 name = target.attr if type(target) is ast.Attribute else target.id if type(target) is ast.Name else ""
                 if name:
                     calls.setdefault(name, []).append(CallPlace(node, function))  # type: ignore[arg-type]
-                if cls is not None and function is not None and name in _CHANGING:
+                if cls is not None and function is not None and name in _CHANGING and type(target) is ast.Attribute:
                     self._write(
                         cls, function, target.value, node, "append" if name in {"append", "extend", "add"} else "other"
                     )  # type: ignore[attr-defined]
