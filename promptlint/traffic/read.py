@@ -167,6 +167,9 @@ class Traffic:
             keys = ", ".join(str(key)[:40] for key in list(row)[:6])
             self.problem(place, f"no format that promptlint reads; its fields: {keys or 'none'}")
             return
+        if form.only_named and wanted is None:
+            self.skipped += 1
+            return
         try:
             yield from form.read(row, place, self.options)
         except Unreadable as error:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from promptlint.errors import UserError
-from promptlint.traffic.readers import blocks, bodies, conversations
+from promptlint.traffic.readers import aggregates, blocks, bodies, conversations, otel, platforms, server_logs, wrapped
 from promptlint.traffic.readers.base import Format
 
 __all__ = ["FORMATS", "by_name"]
@@ -16,6 +16,24 @@ FORMATS: tuple[Format, ...] = (
     bodies.ANTHROPIC_BATCH,
     bodies.ANTHROPIC_RESULT,
     blocks.DYNAMO,
+    server_logs.SGLANG,
+    server_logs.SGLANG_RECEIVED,
+    server_logs.VLLM,
+    aggregates.LAUNCH,
+    aggregates.PROMETHEUS_JSON,
+    aggregates.USAGE,
+    aggregates.KV_EVENTS,
+    otel.OTLP,
+    platforms.LANGFUSE,
+    platforms.LANGSMITH,
+    platforms.LITELLM_SPEND,
+    platforms.LITELLM,
+    platforms.HELICONE,
+    otel.OTEL,
+    wrapped.CASSETTE,
+    wrapped.AGENTIC,
+    wrapped.PAYLOADS,
+    wrapped.SAGEMAKER,
     blocks.WEKA,
     blocks.BAILIAN,
     blocks.AIPERF,

@@ -23,12 +23,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of JSON record. `matches` looks at keys only and is cheap; `read` yields the requests in it or raises Unreadable."""
+    """One kind of JSON record. `matches` looks at keys only and is cheap; `read` yields the requests in it or raises Unreadable.
+
+    `only_named`: such records are read only when the format is named; found by themselves they are counted as skipped.
+    """
 
     name: str
     about: str
     matches: Callable[[Mapping[str, Any]], bool]
     read: Callable[[Mapping[str, Any], Place, Options], Iterator[Record]]
+    only_named: bool = False
 
 
 def as_object(value: Any, field: str) -> Mapping[str, Any]:
