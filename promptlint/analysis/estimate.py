@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from promptlint.analysis.render import Item, Rendered
 from promptlint.catalog.profiles import Profile
@@ -42,12 +43,20 @@ class Cost:
     if_fixed: float
 
 
+@cache
+def _credits(profile: Profile) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """By governing volatility: the share of requests that reuse a token, and the share of a history that was sent before."""
+    misses = [profile.miss_share(volatility) for volatility in Volatility]
+    session = misses[Volatility.SESSION]
+    plain = tuple(max(0.0, 1 - miss) for miss in misses)
+    history = tuple(max(0.0, 1 - session - max(miss, session)) for miss in misses)
+    return plain, history
+
+
 def credit(item: Item, governing: Volatility, profile: Profile) -> float:
     """The share of requests in which the item's tokens are expected to be reused."""
-    if item.append:
-        share = 1 - profile.miss_share(Volatility.SESSION) - profile.miss_share(max(governing, Volatility.SESSION))
-        return max(0.0, share)
-    return max(0.0, 1 - profile.miss_share(governing))
+    plain, history = _credits(profile)
+    return history[governing] if item.append else plain[governing]
 
 
 def hit_rate(
@@ -145,15 +154,24 @@ def cost_of(rendered: Rendered, item: Item, volatility: Volatility) -> Cost:
             behind += other.tokens
             lost += other.tokens * (credit(other, base, profile) - credit(other, max(base, volatility), profile))
             base = _raised(base, other, volatility)
-    whole = tuple(rendered.seen_from(item, rendered.items))
-    moved = [other for other in whole if _moves(other, item, volatility)]
-    kept = [other for other in whole if not _moves(other, item, volatility)]
-    return Cost(
-        behind,
-        max(0.0, lost),
-        hit_rate(whole, profile, rendered.terms),
-        hit_rate([*kept, *moved], profile, rendered.terms, best_breakpoint=True),
-    )
+    now, if_fixed = _rates(rendered, item, volatility)
+    return Cost(behind, max(0.0, lost), now, if_fixed)
+
+
+def _rates(rendered: Rendered, item: Item, volatility: Volatility) -> tuple[float, float]:
+    """The hit rate as it is, and with the item, and all that change at least as often, moved to the end. Equal for most items of a prompt."""
+    doubtful = item.index if item.confidence < Confidence.MEDIUM else -1
+    key = (item.arms, volatility, doubtful)
+    if key not in rendered.memo:
+        profile, terms = rendered.assumptions.profile, rendered.terms
+        whole = tuple(rendered.seen_from(item, rendered.items))
+        moved = [other for other in whole if _moves(other, item, volatility)]
+        kept = [other for other in whole if not _moves(other, item, volatility)]
+        rendered.memo[key] = (
+            hit_rate(whole, profile, terms),
+            hit_rate([*kept, *moved], profile, terms, best_breakpoint=True),
+        )
+    return rendered.memo[key]
 
 
 def _moves(other: Item, item: Item, volatility: Volatility) -> bool:

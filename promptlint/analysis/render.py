@@ -92,6 +92,7 @@ class Rendered:
     encoding: str
     assumptions: Assumptions
     terms: Terms | None = None
+    memo: dict[object, tuple[float, float]] = field(default_factory=dict, compare=False, repr=False)
 
     def counted(self, item: Item) -> bool:
         """Whether the item is part of the totals: every arm that it stands in is the longest one."""
@@ -105,7 +106,7 @@ class Rendered:
         """Those of `others` that are rendered together with `item`: in its own arms, and in the longest arm of every other choice."""
         arms = dict(item.arms)
         for other in others:
-            if all(arms.get(choice, self.longest[choice]) == arm for choice, arm in other.arms):
+            if not other.arms or all(arms.get(choice, self.longest[choice]) == arm for choice, arm in other.arms):
                 yield other
 
     def after(self, item: Item) -> Iterator[Item]:

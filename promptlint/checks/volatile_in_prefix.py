@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from promptlint.analysis import CallSite, Item, cost_of
+from promptlint.analysis import CallSite, Item, cost_of, tokens_behind
 from promptlint.analysis.place import primary_location
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
@@ -113,10 +113,10 @@ def _allows(wanted: str, given: bool) -> bool:
 def _raise(
     context: Context, rule: Rule, params: Params, *, site: CallSite, item: Item, hole: Hole, origin: Origin
 ) -> Iterator[Raised]:
-    cost = cost_of(site.rendered, item, origin.volatility)
-    enough = _fixed_behind(site, item) if params.fixed_only else cost.behind
-    if enough < params.min_tokens_behind:
+    needed = Volatility.DAY if params.fixed_only else origin.volatility
+    if tokens_behind(site.rendered, item, min(needed, origin.volatility)) < params.min_tokens_behind:
         return
+    cost = cost_of(site.rendered, item, origin.volatility)
     place = primary_location(site.rendered, item, origin.volatility)
     expression = hole.expression or origin.expression
     steps = list(origin.steps) or ([Step(origin.span, _arises(origin))] if origin.span != place else [])
@@ -152,7 +152,3 @@ def _message(what: str, expression: str, origin: Origin, behind: int, item: Item
     if origin.volatility is Volatility.DAY:
         text += ": one miss a day per prefix"
     return text
-
-
-def _fixed_behind(site: CallSite, item: Item) -> int:
-    return sum(other.tokens for other in site.rendered.after(item) if other.own <= Volatility.PROCESS)
