@@ -33,6 +33,8 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             hole = item.node
             if not isinstance(hole, Hole) or item.over is not None:
                 continue
+            if not any(origin.kind in params.sources for origin in hole.origins):
+                continue
             for origin in origins_of(hole):
                 in_template = not origin.span.path.endswith((".py", ".pyi"))
                 if origin.kind not in params.sources or (params.in_template == "only") != in_template:

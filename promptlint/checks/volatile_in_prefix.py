@@ -55,6 +55,8 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             if params.growing_system == "only" and not in_growing_system:
                 continue
             sources = params.sources if in_growing_system else (*params.sources, *params.sources_elsewhere)
+            if hole.origins and not any(origin.kind in sources for origin in hole.origins):
+                continue
             for origin in origins_of(hole):
                 if origin.kind in sources and least <= origin.volatility and _fits(origin, hole, params):
                     yield from _raise(context, rule, params, site=site, item=item, hole=hole, origin=origin)
