@@ -137,6 +137,24 @@ class Cost:
         traffic = self._weight_traffic(batch) + batch * self._kv(context)
         return (max(traffic / self.bandwidth, work / self.compute) + DECODE_OVERHEAD_S) * self.decode_penalty
 
+    def step(
+        self,
+        *,
+        new: float = 0.0,
+        cached: float = 0.0,
+        prefills: float = 1.0,
+        decodes: float = 0.0,
+        context: float = 0.0,
+    ) -> float:
+        """Seconds of one forward pass: `new` prompt tokens of `prefills` requests behind `cached` ones, and a token for each of `decodes` sequences.
+
+        `context` is what those sequences hold together; the prefills are taken to be of equal size. Prefill and decode in one pass are charged one after the
+        other: what an engine gains by overlapping them is overhead of the engine, which a cache model must not claim to know.
+        """
+        parts = max(1.0, prefills)
+        seconds = self.prefill(new / parts, cached / parts, parts) if new else 0.0
+        return seconds + (self.decode(decodes, context / decodes) if decodes else 0.0)
+
     def ttft(self, new: float, cached: float = 0.0, queue: float = 0.0) -> float:
         """Seconds to the first token of a request that waits `queue` seconds: the queue, its prefill and the host's floor."""
         return queue + self.prefill(new, cached) + self.gpu.host_floor_ms / 1e3

@@ -198,3 +198,11 @@ def test_savings_of_the_ggr_table(name, before, after, expected):
 )
 def test_break_even(write, read, requests):
     assert break_even_requests(write, read) == requests
+
+
+def test_a_mixed_step_is_charged_as_its_parts():
+    prefill, decode = H100.prefill(500, 2000, 2), H100.decode(30, 900)
+    assert H100.step(new=1000, cached=4000, prefills=2) == prefill
+    assert H100.step(decodes=30, context=27_000) == decode
+    assert H100.step(new=1000, cached=4000, prefills=2, decodes=30, context=27_000) == prefill + decode
+    assert H100.step() == 0

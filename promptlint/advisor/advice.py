@@ -1,0 +1,325 @@
+"""Everything that is said about one pool: engines side by side, levers, the verdict with its reasons, caveats, and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from promptlint.advisor.estimate import (
+    EngineResult,
+    Lever,
+    Pool,
+    bounds,
+    content_bound,
+    levers,
+    pool_of,
+    pressure,
+    simulate,
+    traffic,
+)
+from promptlint.advisor.verdict import Facts, Reason, RuleBook, Verdict, decide
+from promptlint.advisor.workload import Workload, best_order, check
+from promptlint.caches.request import Request
+from promptlint.catalog.engines import Caveat, load_engines
+from promptlint.errors import UserError
+
+__all__ = ["PoolAdvice", "advise_pool"]
+
+_RULE = "rules/verdict.toml"
+_SIMULATED = "simulation of SGLang 0.5.23 and vLLM 0.32.0 on the described traffic"
+_PRESSURES = (0.7, 0.5, 0.35, 0.25)  # shares of the pool at which the tipping point is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAdvice:
+    """The advice on one pool. `facts` are what the rule saw; `tipping` is None when nothing that was tried tips the verdict."""
+
+    workload: Workload
+    pool: Pool | None
+    engines: tuple[EngineResult, ...]
+    levers: tuple[tuple[Lever, Lever], ...]
+    facts: Facts
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    caveats: tuple[str, ...]
+    would_change_if: tuple[str, ...]
+    order_now: tuple[str, ...]
+    order_then: tuple[str, ...]
+    measurement: str
+
+
+def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> PoolAdvice:
+    """Simulate, look at the levers, and decide. Raises UserError for a description that cannot be true."""
+    check(workload)
+    pool = pool_of(workload)
+    requests = traffic(workload)
+    bound = content_bound(requests)
+    _check_observed(workload, bound)
+    kinds = load_engines()
+    engines = [
+        simulate(workload, pool, requests, name, schedule)
+        for name in workload.engines
+        for schedule in kinds[name].schedules
+    ]
+    base = _current(workload, engines)
+    found, tuned = levers(workload, base, engines)
+    facts = _facts(workload, pool, requests, engines, base, found, tuned, bound, book)
+    verdict = decide(facts, book)
+    reasons = _reasons(facts, workload, verdict)
+    changes = [
+        *_would_change(facts, verdict, book),
+        *(_tipping(workload, pool, requests, facts, book) if tipping else ()),
+    ]
+    return PoolAdvice(
+        workload,
+        pool,
+        tuple(engines),
+        tuple(found),
+        facts,
+        verdict,
+        reasons,
+        _caveats(workload, pool),
+        tuple(changes),
+        () if workload.order == "mixed" else tuple(block.label for block in workload.prompt),
+        tuple(block.label for block in best_order(workload.prompt)),
+        _measurement(workload),
+    )
+
+
+def _check_observed(workload: Workload, bound: float) -> None:
+    observed = workload.observed_hit_rate
+    if observed is not None and observed > bound + 0.02:
+        raise UserError(
+            f"{workload.source or workload.name}: observed_hit_rate: {observed:.1%} is above {bound:.1%}, what a cache without limit reaches on the described prompts: "
+            "the description shares less than the traffic did"
+        )
+
+
+def _current(workload: Workload, engines: Sequence[EngineResult]) -> EngineResult:
+    """What runs today, on its default schedule; vLLM stands in where nothing or a provider runs."""
+    wanted = workload.current if workload.current in workload.engines else "vllm"
+    return next((result for result in engines if result.engine == wanted), engines[0])
+
+
+def _best(engines: Sequence[EngineResult], name: str) -> EngineResult | None:
+    return max(
+        (result for result in engines if result.engine == name),
+        key=lambda result: result.requests_per_second,
+        default=None,
+    )
+
+
+def unknown_penalties(workload: Workload, pool: Pool) -> list[Caveat]:
+    """Caveats that may cost SGLang speed on this GPU and that the description gives no factor for. Whoever runs SGLang already pays it."""
+    if workload.current == "sglang" or "sglang" in workload.decode_penalty or "sglang" not in workload.engines:
+        return []
+    return [caveat for caveat in _applying(workload, pool) if caveat.cost_unknown]
+
+
+def _applying(workload: Workload, pool: Pool) -> list[Caveat]:
+    weights = workload.weights or pool.model.weights
+    return [
+        caveat
+        for engine in load_engines().values()
+        for caveat in engine.caveats
+        if caveat.applies(pool.gpu, weights, structured=workload.structured > 0)
+    ]
+
+
+def _facts(  # noqa: PLR0917  # each is a result that the facts are read from
+    workload: Workload,
+    pool: Pool,
+    requests: Sequence[Request],
+    engines: Sequence[EngineResult],
+    base: EngineResult,
+    found: Sequence[tuple[Lever, Lever]],
+    tuned: EngineResult,
+    bound: float,
+    book: RuleBook,
+) -> dict[str, float | bool | str]:
+    by_name = {alone.name: (alone, stacked) for alone, stacked in found}
+    sglang, vllm = _best(engines, "sglang"), _best(engines, "vllm")
+    low, high = book.thresholds["engine_factor_low"], book.thresholds["engine_factor_high"]
+    facts: dict[str, float | bool | str] = {
+        "current": workload.current,
+        "only_sglang": workload.engines == ("sglang",),
+        "only_vllm": workload.engines == ("vllm",),
+        "plain_attention": not pool.model.special_attention,
+        "attention": pool.model.special_attention or "plain",
+        "hit_rate": base.hit_rate,
+        "content_bound": bound,
+        "pressure": pressure(workload, pool, requests),
+        "cache_gain": _cache_gain(workload, pool, base),
+        "prefill_share": bounds(workload, pool, base.hit_rate)["prefill_share"],
+        "penalty_unknown": bool(unknown_penalties(workload, pool)),
+        "measured": set(workload.measured) == {"sglang", "vllm"},
+        "replicas": float(workload.replicas),
+    }
+    for name, (alone, _) in by_name.items():
+        facts[f"{name}.gain"] = alone.gain
+        facts[f"{name}.hit_rate_gain"] = alone.hit_rate_gain
+    routing = by_name["routing"][1]
+    facts["tuning.hit_rate_gain"] = tuned.hit_rate - routing.hit_rate
+    facts["tuning.gain"] = by_name["settings"][1].gain / routing.gain if routing.gain else 1.0
+    if sglang and vllm:
+        gain = sglang.requests_per_second / vllm.requests_per_second
+        facts |= {"engine_gain": gain, "engine_gain_low": gain * low, "engine_gain_high": gain * high}
+        other = by_name["engine"][1].requests_per_second
+        after = other / tuned.requests_per_second if base.engine == "vllm" else tuned.requests_per_second / other
+        facts |= {"engine_gain_tuned": after, "engine_gain_tuned_low": after * low}
+    if facts["measured"]:
+        facts["measured_ratio"] = workload.measured["sglang"] / workload.measured["vllm"]
+    elif workload.measured:
+        raise UserError(
+            f"{workload.source or workload.name}: measured: requests a second of both engines are needed to compare them"
+        )
+    return facts
+
+
+def _cache_gain(workload: Workload, pool: Pool, base: EngineResult) -> float:
+    """Throughput with the prefix cache over throughput without it, on the engine that runs."""
+    with_cache, without = replace(workload, prefix_caching=True), replace(workload, prefix_caching=False)
+    on = (
+        base
+        if workload.prefix_caching
+        else simulate(with_cache, pool, traffic(with_cache), base.engine, base.schedule, timed=False)
+    )
+    off = (
+        base
+        if not workload.prefix_caching
+        else simulate(without, pool, traffic(without), base.engine, base.schedule, timed=False)
+    )
+    return on.requests_per_second / off.requests_per_second
+
+
+_UNITS = {
+    "hit_rate": ("share of prompt tokens", _SIMULATED),
+    "content_bound": ("share of prompt tokens", "unlimited cache on the described traffic"),
+    "pressure": ("tokens wanted / tokens of the pool", "capacity formula and replay"),
+    "cache_gain": ("factor on requests a second", _SIMULATED),
+    "prefill_share": ("share of GPU time without a cache", "cost model"),
+    "prompts.gain": ("factor on requests a second", _SIMULATED),
+    "prompts.hit_rate_gain": ("share of prompt tokens", _SIMULATED),
+    "routing.gain": ("factor on requests a second", _SIMULATED),
+    "routing.hit_rate_gain": ("share of prompt tokens", _SIMULATED),
+    "capacity.gain": ("factor on requests a second", _SIMULATED),
+    "settings.gain": ("factor on requests a second", _SIMULATED),
+    "tuning.hit_rate_gain": ("share of prompt tokens", _SIMULATED),
+    "tuning.gain": ("factor on requests a second", _SIMULATED),
+    "engine_gain": ("SGLang / vLLM, requests a second", _SIMULATED),
+    "engine_gain_low": ("SGLang / vLLM at the low end", f"simulation x 0.95, {_RULE}"),
+    "engine_gain_high": ("SGLang / vLLM at the high end", f"simulation x 1.29, {_RULE}"),
+    "engine_gain_tuned": ("SGLang / vLLM after tuning", _SIMULATED),
+    "engine_gain_tuned_low": ("SGLang / vLLM after tuning, low end", f"simulation x 0.95, {_RULE}"),
+    "measured_ratio": ("SGLang / vLLM, requests a second", "your own measurement"),
+    "attention": ("", "rules/models"),
+    "penalty_unknown": ("", "rules/engines/sglang.toml"),
+    "current": ("", "workload"),
+}
+_ALWAYS = ("hit_rate", "cache_gain", "pressure", "engine_gain")
+
+
+def _reasons(facts: Facts, workload: Workload, verdict: Verdict) -> tuple[Reason, ...]:
+    """The facts that the deciding rule looked at, then those that every reader asks for."""
+    decided = [condition.split()[0] for condition in verdict.rule.when]
+    names = [name for name in (*decided, *_ALWAYS, "measured_ratio", "prompts.hit_rate_gain") if name in facts]
+    reasons = [Reason(name, facts[name], *_UNITS.get(name, ("", "workload"))) for name in dict.fromkeys(names)]
+    if workload.structured:
+        potential = (
+            1 / (1 - workload.structured * workload.forced)
+            if workload.structured * workload.forced < 1
+            else float("inf")
+        )
+        reasons.append(
+            Reason(
+                "structured.potential",
+                round(potential, 3),
+                "factor on decode steps, not realised by either engine today",
+                "share of forced tokens in the workload",
+            )
+        )
+    return tuple(reasons)
+
+
+def _caveats(workload: Workload, pool: Pool) -> tuple[str, ...]:
+    found = [f"{caveat.fact} ({caveat.source}, {caveat.on})" for caveat in _applying(workload, pool)]
+    model, gpu = pool.model, pool.gpu
+    if model.special_attention:
+        found.append(
+            f"{model.name} has {model.special_attention} attention: prefix reuse of such layers is not modelled, so hit rates and throughputs here are those of a model without it"
+        )
+    if model.is_moe:
+        found.append(
+            "the engine factor 0.95 to 1.29 is evidence from dense models; for a mixture of experts it is an assumption"
+        )
+    if not gpu.measured:
+        found.append(f"the efficiencies of {gpu.name} are estimates that no measurement checked")
+    unit, reason = load_engines()["sglang"].unit_for(model, gpu)
+    if reason:
+        found.append(f"SGLang is simulated with pages of {unit} tokens: {reason}")
+    found.append(
+        "the 29 % that is often quoted for SGLang was measured on unique prompts without reuse: it is engine overhead, not caching, and newer runs see parity"
+    )
+    found.append(
+        "the verdict says nothing about the quality of answers; quantisation, context window and sampling defaults of a server do change them"
+    )
+    if workload.order == "mixed" or tuple(best_order(workload.prompt)) != workload.prompt:
+        found.append(
+            "moving text changes what a model reads: 12 of 15 templates kept their meaning in the SGLang paper (appendix D.2), accuracy moved by -6 to +14 points in the GGR paper"
+        )
+    return tuple(found)
+
+
+def _would_change(facts: Facts, verdict: Verdict, book: RuleBook) -> list[str]:
+    changes = []
+    for rule, condition in verdict.near:
+        name, symbol, word = condition.split()
+        if name in facts and isinstance(facts[name], float):
+            limit = book.thresholds.get(word, word)
+            changes.append(f"{rule.verdict} if {name} {symbol} {limit} (now {facts[name]:.2f})")
+        elif name == "measured_ratio":
+            changes.append(
+                f"{rule.verdict} if your own run shows SGLang faster by {100 * (book.thresholds['margin'] - 1):.0f} % or more"
+            )
+    if facts.get("penalty_unknown"):
+        changes.append(
+            "the cost of disabled CUDA graphs once it is known: set decode_penalty.sglang to the measured factor (1 if graphs can be captured)"
+        )
+    if not facts.get("measured") and not any("your own run" in change for change in changes):
+        changes.append(
+            f"your own run of both engines on this workload, if one is faster by {100 * (book.thresholds['margin'] - 1):.0f} % or more"
+        )
+    return changes
+
+
+def _tipping(workload: Workload, pool: Pool, requests: Sequence[Request], facts: Facts, book: RuleBook) -> list[str]:
+    """The pool pressure from which SGLang's order and eviction win at the low end of the engine factor, found by shrinking the pool."""
+    if "engine_gain" not in facts or not facts["plain_attention"]:
+        return []
+    low, margin = book.thresholds["engine_factor_low"], book.thresholds["margin"]
+    if float(facts["engine_gain_low"]) >= margin:
+        return []
+    longest = max(request.prompt_tokens + request.output_tokens for request in requests)
+    for share in _PRESSURES:
+        target = _tokens_for(pool, float(facts["pressure"]), share)
+        if target < 4 * longest:
+            break
+        tight = replace(pool, tokens=target)
+        sglang = simulate(workload, tight, requests, "sglang", "lpm", timed=False)
+        vllm = simulate(workload, tight, requests, "vllm", timed=False)
+        if sglang.requests_per_second / vllm.requests_per_second * low >= margin:
+            found = float(facts["pressure"]) * pool.tokens / target
+            return [
+                f"adopt-sglang if the pool pressure exceeds about {found:.1f} (now {float(facts['pressure']):.1f}): from there SGLang's lpm order wins at the low end of the engine factor"
+            ]
+    return []
+
+
+def _tokens_for(pool: Pool, now: float, share: float) -> int:
+    """Tokens of a pool under 1 / share pressure, if it is below that today; else that share of today's pool."""
+    return int(pool.tokens * min(1.0, now) * share) if now < 1 else int(pool.tokens * share)
+
+
+def _measurement(workload: Workload) -> str:
+    source = f" --workload {workload.source}" if workload.source else ""
+    return f"promptlint bench --target http://HOST:8000 --target http://HOST:30000{source}  (both servers, same GPU, same weights, warm and cold, at the arrival rate of production)"
