@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from promptlint.catalog.conversations import load_conversations
 from promptlint.catalog.names import words
 from promptlint.catalog.sdk import load_sdk
 from promptlint.ir import Confidence, HistoryEdit, Step
@@ -38,105 +39,6 @@ _OPERATION = re.compile(
     r"|^\s*del [^=]*\[|reversed\(|::-1\]|deque\(|for .* if .*[\"']system[\"']"
     r"|(?:messages|history|conversation|memory|buffer)(?:\[:\])? = .*(?:summar|condens|compact)|\[.*(?:summar|condens|compact)",
     re.IGNORECASE,
-)
-
-_STRONG = frozenset(
-    {
-        "messages",
-        "msgs",
-        "history",
-        "histories",
-        "conversation",
-        "dialogue",
-        "dialog",
-        "transcript",
-        "turns",
-        "utterances",
-        "exchanges",
-        "chatlog",
-    }
-)
-_STRONG_SINGLE = frozenset({"message", "chat", "conversation", "dialogue", "llm"})  # with a word of _LISTS behind
-_LISTS = frozenset(
-    {
-        "list",
-        "log",
-        "buffer",
-        "queue",
-        "window",
-        "memory",
-        "thread",
-        "items",
-        "stack",
-        "array",
-        "records",
-        "context",
-        "trajectory",
-    }
-)
-_WEAK = frozenset(
-    {
-        "msg",
-        "memory",
-        "buffer",
-        "context",
-        "thread",
-        "trajectory",
-        "steps",
-        "scratchpad",
-        "chats",
-        "contents",
-        "inputs",
-        "items",
-        "input",
-        "inp",
-        "body",
-        "prompt",
-        "chat",
-    }
-)
-# A history of something else.
-_OTHER = frozenset(
-    "price prices loss losses git commit commits order orders trade trades url urls browser navigation nav edit edits undo redo metric metrics score scores training train "
-    "val file files click version versions audit login purchase location equity portfolio reward rewards error errors warning warnings log logs status email emails mail sms "
-    "flash validation debug alert alerts notification notifications stock weather usage job jobs run runs play search query queries command commands cmd bash shell "
-    "request requests response responses move moves balance payment payments revision revisions migration migrations cost costs energy state_dict sensor".split()
-)
-_NOT_LLM = frozenset(
-    "discord telegram aiogram telebot pyrogram email mailbox imaplib smtplib slack_sdk slack_bolt kafka confluent_kafka aiokafka pika aio_pika mido twilio paho stomp zmq nats django kombu "
-    "celery protobuf proto".split()
-)
-_QUIET_CALLS = frozenset(
-    "print len any all sum max min set frozenset isinstance next hash bool pprint type id warn warning info debug error exception critical log trace write writelines dump save "
-    "print_exc echo secho count index assertEqual assertIn assertTrue assertListEqual mean next fail rprint notify toast render_template jsonify st_write "
-    "JSONResponse Response TemplateResponse".split()
-)
-_QUIET_OWNERS = frozenset(
-    "logger log logging _logger _LOGGER LOGGER LOG console st streamlit sys warnings self_logger plt np torch pd progress pbar".split()
-)
-_PASS_CALLS = frozenset(
-    "list tuple reversed enumerate zip map filter deepcopy copy str repr join format dumps sorted iter cast chain append extend insert appendleft extendleft add update append_message from_iterable islice dict".split()
-)
-_QUIET_FUNCTIONS = frozenset(
-    "title titles display displays show print ui log logs logging export preview debug repr stats statistics status test tests view dashboard plot html render visualize visualise viz "
-    "endpoint download backup serialize serialise".split()
-)
-_QUIET_CALL_WORDS = _QUIET_FUNCTIONS | frozenset(
-    "dump save persist search retrieve retrieval embed embedding encode similarity hash match".split()
-)
-_CUTTING = frozenset(
-    "trim trims trimmed truncate truncates truncated truncation prune pruned pruning limit limits window windowed shrink compact compaction compress drop drops evict remove removes fit fits cut cuts cap crop "
-    "reduce forget manage shorten slide sliding overflow condense discard clip".split()
-)
-_SIZE = frozenset(
-    "len token tokens size budget limit length count max total chars characters words window context remaining overflow exceeded exceeds".split()
-)
-_SUMMARY = frozenset(
-    "summary summaries summarize summarise summarized summarised summarization summarisation condensed condense compacted compressed compaction digest recap".split()
-)
-_VOLATILE = frozenset(
-    "now time date today timestamp clock context memories memory retrieved documents docs passages chunks results result state status step steps iteration turn turns remaining budget observation screenshot url user query question task "
-    "goal plan note notes todo feedback error reminder knowledge search summary facts profile count usage cost elapsed".split()
 )
 
 
@@ -251,18 +153,20 @@ def _negative(node: ast.expr | None) -> bool:
 def _name_strength(name: str) -> int:
     """2 when the name says that it holds a conversation, 1 when it may, 0 when it says something else."""
     found = words(name)
-    if not found or _OTHER.intersection(found):
+    if not found or _WORDS.other.intersection(found):
         return 0
-    if found[-1] in _STRONG or (len(found) > 1 and found[-1] in _LISTS and found[-2] in _STRONG | _STRONG_SINGLE):
+    if found[-1] in _WORDS.lists or (
+        len(found) > 1 and found[-1] in _WORDS.containers and found[-2] in _WORDS.lists | _WORDS.one
+    ):
         return 2
     if (
         len(found) > 1
-        and found[-2] in _STRONG
+        and found[-2] in _WORDS.lists
         and found[-1]
         in {"copy", "slice", "so", "to", "for", "new", "dicts", "dict", "openai", "anthropic", "payload", "data", "api"}
     ):
         return 2
-    return 1 if found[-1] in _WEAK else 0
+    return 1 if found[-1] in _WORDS.weak else 0
 
 
 def _says(node: ast.AST, vocabulary: frozenset[str]) -> bool:
@@ -274,6 +178,7 @@ def _says(node: ast.AST, vocabulary: frozenset[str]) -> bool:
     return False
 
 
+_WORDS = load_conversations()
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _NOTED = frozenset(
     {
@@ -393,12 +298,12 @@ class _Reader:
             case ast.AnnAssign():
                 name = _dotted(node.target)
                 if name:
-                    owner = self._owner_facts(name, scope)
-                    owner.annotated[name] = node.annotation
+                    place = self._owner_facts(name, scope)
+                    place.annotated[name] = node.annotation
                     if self._message_type(node.annotation):
                         self._evidence(scope)
                     if node.value is not None:
-                        owner.assigned.setdefault(name, []).append(node.value)
+                        place.assigned.setdefault(name, []).append(node.value)
                 if node.value is not None and isinstance(node.target, ast.Attribute):
                     self._candidates.append(node)
             case ast.AugAssign():
@@ -423,7 +328,7 @@ class _Reader:
     def _imported(self, module: str) -> None:
         """An import of a model library is evidence for the file, not for a function in it."""
         packages = {package.name for package in load_sdk().packages}
-        if module in packages or module.split(".")[0] in packages:
+        if module in packages or module.split(".", maxsplit=1)[0] in packages:
             self._facts[self._tree].evidence = True
 
     def _note_call(self, node: ast.Call, scope: _Scope) -> None:
@@ -435,14 +340,16 @@ class _Reader:
                 self._assigned(node.func.value, node.args[0], scope)
         if name == "deque" and (any(keyword.arg == "maxlen" for keyword in node.keywords) or len(node.args) > 1):
             self._candidates.append(node)
-        if name.endswith("Message") and self._of_llm(node.func):
-            self._evidence(scope)
-        elif name in {"create", "parse", "stream"} and _owner(node.func) in {"completions", "messages", "responses"}:
-            self._evidence(scope)
-        elif any(keyword.arg == "messages" for keyword in node.keywords) or name in {
-            "apply_chat_template",
-            "generate_content",
-        }:
+        if (
+            (name.endswith("Message") and self._of_llm(node.func))
+            or (name in {"create", "parse", "stream"} and _owner(node.func) in {"completions", "messages", "responses"})
+            or any(keyword.arg == "messages" for keyword in node.keywords)
+            or name
+            in {
+                "apply_chat_template",
+                "generate_content",
+            }
+        ):
             self._evidence(scope)
 
     def _owner_facts(self, name: str, scope: _Scope) -> _Facts:
@@ -481,7 +388,7 @@ class _Reader:
     def _of_llm(self, node: ast.expr) -> bool:
         """Whether a name does not come from a library of mail, chat rooms or queues."""
         origin = self._imports.get(_dotted(node).split(".")[0], "")
-        return not _NOT_LLM.intersection(origin.split("."))
+        return not _WORDS.foreign_libraries.intersection(origin.split("."))
 
     def _message_type(self, annotation: ast.expr) -> bool:
         for inner in ast.walk(annotation):
@@ -605,7 +512,7 @@ class _Reader:
                     and isinstance(node.args[0].value, str)
                 ):
                     return _name_strength(node.args[0].value)
-                return 2 if _name_strength(name) == 2 and not _SIZE.intersection(words(name)) else 0
+                return 2 if _name_strength(name) == 2 and not _WORDS.size.intersection(words(name)) else 0
             case ast.Name() | ast.Attribute():
                 return self._named_strength(node, depth)
             case _:
@@ -623,7 +530,7 @@ class _Reader:
         if strength == 2 or depth == 0 or not name:
             return strength
         found = words(_last(node))
-        if strength == 0 and found and _OTHER.intersection(found):
+        if strength == 0 and found and _WORDS.other.intersection(found):
             return 0
         values = [value for facts in self._chain(node) for value in facts.assigned.get(name, ())]
         if any(_builds_message(value) is not None for value in values):  # appended to it
@@ -739,7 +646,7 @@ class _Reader:
             return True
         inner = names[-1] if names else ""
         return inner in {"main", "__repr__", "__str__", "__len__", "__getitem__"} or bool(
-            _QUIET_FUNCTIONS.intersection(words(inner))
+            _WORDS.quiet_functions.intersection(words(inner))
         )
 
     # slices
@@ -762,6 +669,8 @@ class _Reader:
         use = self._use(node)
         if use is None:
             return
+        if _constant(lower) == -2 or _only_contents(target):
+            use = Confidence.LOW  # the newest exchange, or a search query made of what the user said
         yield self._edit("window", node, target, min(confidence, use))
 
     def _window_bound(self, lower: ast.expr | None, node: ast.AST) -> bool:
@@ -814,13 +723,13 @@ class _Reader:
         """Whether a guard compares a size: a length, tokens, a budget."""
         return any(
             any(isinstance(inner, ast.Compare) for inner in ast.walk(test))
-            and _says(test, _SIZE)
+            and _says(test, _WORDS.size)
             and not _only_emptiness(test)
             for test in self._guards(node)
         )
 
     def _cutting(self, node: ast.AST) -> bool:
-        return any(_CUTTING.intersection(words(name)) for name in self._functions(node))
+        return any(_WORDS.cutting.intersection(words(name)) for name in self._functions(node))
 
     def _new_head(self, node: ast.Subscript) -> bool:
         """`[system] + x[1:]`, `[system, *x[1:]]`, `new = [system]; new += x[1:]`: the same conversation under another head."""
@@ -860,14 +769,14 @@ class _Reader:
                         return None
                     name = _last(current.func)
                     if (
-                        name in _QUIET_CALLS
-                        or _owner(current.func) in _QUIET_OWNERS
-                        or _QUIET_CALL_WORDS.intersection(words(name))
+                        name in _WORDS.quiet_calls
+                        or _owner(current.func) in _WORDS.quiet_owners
+                        or _WORDS.quiet_call_words.intersection(words(name))
                     ):
                         return None
                     if name in {"append", "extend", "insert"} and isinstance(current.func, ast.Attribute):
                         return self._receiver_use(current.func.value, depth)
-                    if name not in _PASS_CALLS and not _builds_message(current):
+                    if name not in _WORDS.passing_calls and not _builds_message(current):
                         return (
                             Confidence.MEDIUM
                             if level < Confidence.HIGH or not self._model_call(current)
@@ -905,7 +814,7 @@ class _Reader:
                     if isinstance(target, ast.Name):
                         found = self._name_use(target, statement, depth)
                     elif isinstance(target, ast.Attribute | ast.Subscript):
-                        found = None if _QUIET_FUNCTIONS.intersection(words(_last(target))) else level
+                        found = None if _WORDS.quiet_functions.intersection(words(_last(target))) else level
                     else:
                         found = Confidence.MEDIUM
                     if found is not None:
@@ -989,22 +898,14 @@ class _Reader:
         for inner in ast.walk(loop):
             if isinstance(inner, ast.Yield | ast.YieldFrom):
                 return True
-            if (
-                isinstance(inner, ast.AugAssign)
-                and isinstance(inner.op, ast.Add)
-                and not isinstance(inner.value, ast.Constant | ast.Call)
-            ):
-                if not isinstance(inner.value, ast.Name | ast.Attribute | ast.Subscript) or not _SIZE.intersection(
-                    words(_last(inner.target))
-                ):
-                    return True
+            if isinstance(inner, ast.AugAssign) and _adds_text(inner):
+                return True
             if (
                 isinstance(inner, ast.Call)
                 and _last(inner.func) in {"append", "extend", "insert", "add_message", "write"}
                 and isinstance(inner.func, ast.Attribute)
-            ):
-                if _owner(inner.func) not in _QUIET_OWNERS:
-                    return True
+            ) and _owner(inner.func) not in _WORDS.quiet_owners:
+                return True
         return False
 
     # methods
@@ -1099,9 +1000,8 @@ class _Reader:
         if self._absence_guard(node, target) or self._walks_backwards(node):
             return
         lasting = isinstance(target, ast.Attribute) or (isinstance(target, ast.Name) and not self._made_here(target))
-        if self._fresh_in_loop(node, target) or not lasting:
-            if not self._loop(node) or self._fresh_in_loop(node, target):
-                return
+        if self._fresh_in_loop(node, target) or (not lasting and self._loop(node) is None):
+            return
         dynamic = self._dynamic(value)
         if dynamic is None:
             return
@@ -1161,7 +1061,7 @@ class _Reader:
             found = words(name)
             if {"system", "prompt", "instructions", "instruction", "template"}.intersection(found):
                 continue
-            if _VOLATILE.intersection(found):
+            if _WORDS.volatile.intersection(found):
                 return Confidence.HIGH
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and depth:
                 for given in self._facts[self._scope(value)].assigned.get(inner.id, ()):
@@ -1183,9 +1083,8 @@ class _Reader:
                 if target.slice.upper is None or _constant(target.slice.lower) not in {None, 0, 1}:
                     continue
                 yield self._edit("pop-front", node, target.value, confidence)
-            elif not isinstance(target.slice, ast.Constant) or isinstance(target.slice.value, int):
-                if not _negative(target.slice):
-                    yield from self._removal(node, target.value, target.slice, confidence)
+            elif not _last(target) and not _negative(target.slice):
+                yield from self._removal(node, target.value, target.slice, confidence)
 
     # bounded buffers
 
@@ -1225,7 +1124,7 @@ class _Reader:
             if (
                 isinstance(inner, ast.If)
                 and any(isinstance(last, ast.Break) for last in inner.body)
-                and _says(inner.test, _SIZE | _CUTTING | {"turns", "lookback", "max", "n", "k"})
+                and _says(inner.test, _WORDS.size | _WORDS.cutting | {"turns", "lookback", "max", "n", "k"})
                 and any(isinstance(part, ast.Compare) for part in ast.walk(inner.test))
             ):
                 if any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(inner.test)):
@@ -1396,7 +1295,7 @@ class _Reader:
             call = value.value if isinstance(value, ast.Await) else value
             if not (
                 isinstance(call, ast.Call)
-                and _SUMMARY.intersection(words(_last(call.func)))
+                and _WORDS.summary.intersection(words(_last(call.func)))
                 and any(_dotted(arg) == _dotted(target) for arg in call.args)
             ):
                 return
@@ -1411,17 +1310,25 @@ class _Reader:
             yield self._edit("summarise", node, target, min(confidence, Confidence.MEDIUM))
 
     def _names_summary(self, value: ast.expr) -> bool:
-        if _says(value, _SUMMARY):
+        if _says(value, _WORDS.summary):
             return True
         for inner in ast.walk(value):
             if isinstance(inner, ast.Name):
                 for given in self._facts[self._scope(value)].assigned.get(inner.id, ()):
-                    if _builds_message(given) and _says(given, _SUMMARY):
+                    if _builds_message(given) and _says(given, _WORDS.summary):
                         return True
         return False
 
 
 # ---- shapes
+
+
+def _adds_text(node: ast.AugAssign) -> bool:
+    """`text += …`, not `count += 1` nor `total += size(m)`."""
+    if not isinstance(node.op, ast.Add) or isinstance(node.value, ast.Constant | ast.Call):
+        return False
+    plain = isinstance(node.value, ast.Name | ast.Attribute | ast.Subscript)
+    return not plain or not _WORDS.size.intersection(words(_last(node.target)))
 
 
 def _builds_message(node: ast.expr) -> str | None:
@@ -1482,20 +1389,10 @@ def _content(node: ast.expr) -> ast.expr | None:
 def _may_hold_messages(annotation: ast.expr) -> bool:
     """False for annotations that rule a conversation out: numbers, arrays, tables, mappings of names, a single message."""
     names = {_last(inner) for inner in ast.walk(annotation) if isinstance(inner, ast.Name | ast.Attribute)}
-    if names & {
-        "ndarray",
-        "Tensor",
-        "DataFrame",
-        "Series",
-        "float",
-        "int",
-        "bytes",
-        "Path",
-        "Counter",
-        "Queue",
-    } and not names & {"str", "dict", "Dict", "Any"}:
-        return False
-    return True
+    return not (
+        names & {"ndarray", "Tensor", "DataFrame", "Series", "float", "int", "bytes", "Path", "Counter", "Queue"}
+        and not names & {"str", "dict", "Dict", "Any"}
+    )
 
 
 def _front_of(target: ast.expr) -> ast.expr | None:
@@ -1575,6 +1472,13 @@ def _length_of(node: ast.expr) -> ast.expr | None:
         if isinstance(inner, ast.Call) and _last(inner.func) == "len" and inner.args:
             return inner.args[0]
     return None
+
+
+def _only_contents(target: ast.expr) -> bool:
+    """`[m["content"] for m in messages]`: texts without their roles."""
+    return (
+        isinstance(target, ast.ListComp) and _builds_message(target.elt) is None and "role" not in ast.dump(target.elt)
+    )
 
 
 def _element(node: ast.expr) -> ast.expr:
