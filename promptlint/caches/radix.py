@@ -12,8 +12,8 @@ Left out: the host tier (HiCache), sliding-window and Mamba layers, speculative 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Hashable, Iterator
+from heapq import heappop, heappush, heapreplace
 from typing import Any, Literal
 
 from promptlint.caches.eviction import Strategy, strategy
@@ -136,27 +136,80 @@ class RadixCache:
 
     def admit(self, request: Request) -> Outcome:
         """Serve one request while no other one runs."""
-        prompt, output = request.prompt, request.output
-        total = len(prompt)
-        answer = max(0, len(output) - TOKEN_BYTES)
-        pages = -(-(total + answer) // self._page)
-        if pages * self.page_size > self.capacity:
-            return Outcome(total // TOKEN_BYTES, 0, refused=f"needs {pages * self.page_size} tokens of KV memory")
+        total = len(request.prompt)
+        answer = max(0, len(request.output) - TOKEN_BYTES)
+        need = -(-(total + answer) // self._page) * self.page_size
+        if need > self.capacity:
+            return Outcome(total // TOKEN_BYTES, 0, refused=f"needs {need} tokens of KV memory")
         if request.kept is not None:
             return self._admit_kept(request, request.kept)
+        if self.chunk:
+            return self._admit_chunked(request, answer)
+        return self._admit_whole(request, answer)
+
+    def _admit_whole(self, request: Request, answer: int) -> Outcome:
+        """The common case, without a hold: only the deepest node needs protection, and only the last touch counts."""
+        prompt = request.prompt
+        total = len(prompt)
         evicted = self.evicted
-        hold = self.open(request, prompt)
+        node, cached = self._descend(request.namespace, prompt, total - TOKEN_BYTES)
+        node.locks += 1
+        need = (total - cached) // TOKEN_BYTES + (self.page_size if self.page_size > 1 else 0)
+        if need > self.free:
+            self.evict(need - self.free)
+        node.locks -= 1
+        upto = total - total % self._page
+        depth = upto
+        node, written = self._insert(node, cached, prompt, upto, request)
+        self.free -= (self._ceil(total) - upto + written) // TOKEN_BYTES  # the partial page, and what is new
+        if answer:
+            node.locks += 1
+            self._decode(total, answer)
+            node.locks -= 1
+            self.free += (self._ceil(total + answer) - upto) // TOKEN_BYTES
+            tokens = prompt + request.output[:answer]
+            depth = total + answer - (total + answer) % self._page
+            node, new = self._insert(node, upto, tokens, depth, request)
+            written += new
+            self.free -= new // TOKEN_BYTES
+        else:
+            self.free += (self._ceil(total) - upto) // TOKEN_BYTES
+        self.evictable += written // TOKEN_BYTES
+        self._touch(node)
+        if self.strategy.counts_hits or self.strategy.reads_priority:
+            self._mark_alone(node, depth, request.priority or 0, upto)
+        if not node.children:
+            self._queue(node)
+        return Outcome(total // TOKEN_BYTES, cached // TOKEN_BYTES, written // TOKEN_BYTES, self.evicted - evicted)
+
+    def _mark_alone(self, node: Node, depth: int, priority: int, prompt_end: int) -> None:
+        """One hit for every node of the path; its priority, and one more for the prompt where answer pages follow."""
+        preferred = self._splits_prompt and 0 < prompt_end < depth
+        while node is not self.root:
+            node.hits += 1
+            node.priority = max(node.priority, priority + (preferred and depth <= prompt_end))
+            depth -= len(node.run)
+            node = node.parent  # type: ignore[assignment]
+
+    def _admit_chunked(self, request: Request, answer: int) -> Outcome:
+        """The prefill in chunks, each inserted when it is done."""
+        tokens = request.prompt
+        total = len(tokens)
+        evicted = self.evicted
+        written = 0
+        hold = self.open(request, tokens)
         cached = hold.shared
         step = self.chunk * TOKEN_BYTES
-        while step and total - hold.computed > step:
+        while total - hold.computed > step:
             self.extend(hold, hold.computed + step)
-            self.checkpoint(hold, prompt, hold.computed)
+            written += self.checkpoint(hold, tokens, hold.computed)
         self.extend(hold, total)
         if answer:
-            self.checkpoint(hold, prompt, total)
-            self._decode(hold, answer)
-            prompt += output[:answer]
-        written = self.close(hold, prompt)
+            written += self.checkpoint(hold, tokens, total)
+            self._decode(total, answer)
+            hold.computed += answer
+            tokens += request.output[:answer]
+        written += self.close(hold, tokens)
         return Outcome(total // TOKEN_BYTES, cached // TOKEN_BYTES, written, self.evicted - evicted)
 
     def _admit_kept(self, request: Request, kept: bytes) -> Outcome:
@@ -185,25 +238,7 @@ class RadixCache:
         As in the engine, a look changes the tree: the node that the match ends in is split there, and the whole path,
         with the unmatched remainder of the split node, becomes recent.
         """
-        end = limit - limit % self._page
-        page = self._page
-        node, at = self.root, 0
-        if end > 0:
-            first = tokens[:page]
-            child = node.children.get(first if namespace is None else (namespace, first))
-            while child is not None:
-                run = child.run
-                if not tokens.startswith(run, at, end):
-                    same = common_prefix(run, tokens, at, end)
-                    same -= same % page
-                    node = self._split(child, same)
-                    at += same
-                    break
-                node = child
-                at += len(run)
-                if at == end:
-                    break
-                child = node.children.get(tokens[at : at + page])
+        node, at = self._descend(namespace, tokens, limit)
         self._touch(node)
         return node, at
 
@@ -234,30 +269,15 @@ class RadixCache:
 
     def checkpoint(self, hold: Hold, tokens: bytes, end: int) -> int:
         """Insert the whole pages of `tokens[:end]` and keep them locked; returns the tokens that were new."""
-        node, at, new = hold.node, hold.shared, 0
         upto = end - end % self._page
-        page = self._page
-        while at < upto:
-            key = tokens[at : at + page] if at else self._key(node, hold.namespace, tokens, 0)
-            child = node.children.get(key)
-            if child is None:
-                self._tick += 1
-                child = Node(key, tokens[at:upto], node, self._tick)
-                child.priority = hold.priority
-                node.children[key] = child
-                new = upto - at
-                at = upto
-            elif tokens.startswith(child.run, at, upto):
-                at += len(child.run)
-            else:
-                same = common_prefix(child.run, tokens, at, upto)
-                same -= same % page
-                child = self._split(child, same)
-                at += same
-            if child.locks == 0 and not new:
-                self.evictable -= len(child.run) // TOKEN_BYTES
-            child.locks += 1
-            node = child
+        node, new = self._insert(hold.node, hold.shared, tokens, upto, hold)
+        self.evictable += new // TOKEN_BYTES
+        step = node
+        while step is not hold.node:
+            if step.locks == 0:
+                self.evictable -= len(step.run) // TOKEN_BYTES
+            step.locks += 1
+            step = step.parent  # type: ignore[assignment]  # hold.node is above
         self._touch(node)
         self._mark_path(hold, node, upto)
         # The pages that another request had put there first are given back; the new leaf takes over the others.
@@ -304,24 +324,26 @@ class RadixCache:
         heap, key_of = self._heap, self.strategy.key
         while freed < tokens and heap:
             key, serial, node = heap[0]
-            if node.locks or node.children or node.parent is None:
-                heapq.heappop(heap)
+            parent = node.parent
+            if node.locks or node.children or parent is None:
+                heappop(heap)
                 node.queued = False
                 continue
             now = key_of(node)
             if now != key:
                 if self.strategy.falls:
-                    heapq.heappop(heap)  # a newer entry was pushed when the key fell
+                    heappop(heap)  # a newer entry was pushed when the key fell
                 else:
-                    heapq.heapreplace(heap, (now, serial, node))
+                    heapreplace(heap, (now, serial, node))
                 continue
-            heapq.heappop(heap)
-            parent = node.parent
             del parent.children[node.key]
             node.parent = None
             freed += len(node.run) // TOKEN_BYTES
-            if not parent.children and not parent.locks:
-                self._queue(parent)
+            if parent.children or parent.locks or (parent.queued and not self.strategy.falls):
+                heappop(heap)
+            else:
+                parent.queued = True
+                heapreplace(heap, (key_of(parent), serial, parent))
         self.free += freed
         self.evictable -= freed
         self.evicted += freed
@@ -351,23 +373,67 @@ class RadixCache:
         self.free -= (self._ceil(end) - self._ceil(hold.computed)) // TOKEN_BYTES
         hold.computed = end
 
-    def _decode(self, hold: Hold, size: int) -> None:
-        """`decode` for `size` bytes of output; at page 1 in one go, which evicts the same leaves."""
-        if self.page_size == 1:
+    def _descend(self, namespace: Hashable, tokens: bytes, limit: int) -> tuple[Node, int]:
+        """`match` without the touch."""
+        page = self._page
+        end = limit - limit % page
+        node, at = self.root, 0
+        if end > 0:
+            first = tokens[:page]
+            child = node.children.get(first if namespace is None else (namespace, first))
+            while child is not None:
+                run = child.run
+                if not tokens.startswith(run, at, end):
+                    same = common_prefix(run, tokens, at, end)
+                    same -= same % page
+                    return self._split(child, same), at + same
+                node = child
+                at += len(run)
+                if at == end:
+                    break
+                child = node.children.get(tokens[at : at + page])
+        return node, at
+
+    def _insert(self, node: Node, at: int, tokens: bytes, upto: int, owner: Request | Hold) -> tuple[Node, int]:
+        """Make `tokens[at:upto]` the path below `node`: its last node, and the bytes that were not there before."""
+        page = self._page
+        while at < upto:
+            key = tokens[at : at + page] if at else self._key(node, owner.namespace, tokens, 0)
+            child = node.children.get(key)
+            if child is None:
+                self._tick += 1
+                child = Node(key, tokens[at:upto], node, self._tick)
+                child.priority = owner.priority or 0
+                node.children[key] = child
+                return child, upto - at
+            if not tokens.startswith(child.run, at, upto):
+                same = common_prefix(child.run, tokens, at, upto)
+                child = self._split(child, same - same % page)
+            at += len(child.run)
+            node = child
+        return node, 0
+
+    def _decode(self, start: int, size: int) -> None:
+        """Slots for `size` bytes of output behind `start` bytes; at page 1 in one go, which evicts the same leaves."""
+        page = self.page_size
+        if page == 1:
             tokens = size // TOKEN_BYTES
             if tokens > self.free:
                 self.evict(tokens - self.free)
-            self._take(hold, hold.computed + size)
+            self.free -= tokens
             return
-        for _ in range(size // TOKEN_BYTES):
-            self.decode(hold)
+        for at in range(start, start + size, TOKEN_BYTES):
+            if self.free < page:
+                self.evict(page - self.free)
+            if at % self._page == 0:
+                self.free -= page
 
     def _queue(self, node: Node) -> None:
         if node.queued and not self.strategy.falls:
             return
         node.queued = True
         self._serial += 1
-        heapq.heappush(self._heap, (self.strategy.key(node), self._serial, node))
+        heappush(self._heap, (self.strategy.key(node), self._serial, node))
 
     def _touch(self, node: Node) -> None:
         """Make the path recent, parents a little older than their children."""
