@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +10,7 @@ from functools import lru_cache
 from promptlint import tokenizers
 from promptlint.catalog.profiles import Profile, Thresholds, encoding_for, load_profile, load_thresholds
 
-__all__ = ["Assumptions", "count_tokens"]
+__all__ = ["Assumptions", "count_tokens", "remembered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,17 @@ class Assumptions:
         }
 
 
+remembered: dict[str, int] = {}
+"""Counts by encoding and digest of the text. The pipeline fills it with those of earlier runs, and keeps it: loading an encoding costs
+half a second, which a run that meets no new text need not spend."""
+
+
 @lru_cache(maxsize=1 << 16)
 def count_tokens(encoding: str, text: str) -> int:
     """Tokens of one text. Pieces of a prompt are counted one by one: a seam between two can differ by a token from the joined text."""
-    return tokenizers.get(encoding).count(text) if text else 0
+    if not text:
+        return 0
+    key = f"{encoding} {hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    if key not in remembered:
+        remembered[key] = tokenizers.get(encoding).count(text)
+    return remembered[key]

@@ -6,6 +6,8 @@ so it is the contents that count, never times of modification. Files of more tha
 
 Parallel runs are safe: an entry is written beside its place and moved there in one step, readable by its owner only. A damaged entry,
 or a folder that cannot be written, costs an analysis and nothing else. An entry holds no more of a prompt than the report does.
+
+Beside the reports lie the token counts of texts, by digest: when one file has changed, the rest need not be counted again.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptlint import __version__
+from promptlint.analysis.assumptions import remembered
 from promptlint.app.discovery import Discovery
 from promptlint.catalog import rules_root
 from promptlint.config import Settings
@@ -36,6 +39,8 @@ __all__ = ["FOLDER", "Cache", "clear"]
 
 FOLDER = ".promptlint_cache"
 MAX_ENTRIES = 64  # the oldest ones beyond are removed
+MAX_COUNTS = 100_000  # token counts that are kept, about 6 MB
+_COUNTS = "tokens.json"  # token counts by encoding and digest of the text; exact, so they never go stale
 _NOT_IN_KEY = frozenset({"cache_dir", "output_format", "fail_on", "source"})
 
 
@@ -46,6 +51,7 @@ class Cache:
         self.folder = settings.cache_dir or settings.root / FOLDER
         self.path = self.folder / f"check-{_key(settings, request, discovery)}.json"
         self.overlaid = set(request.overlay or {})
+        self.known = 0  # token counts that stand in the cache already
 
     def load(self) -> model.CheckReport | None:
         """The report, if every file that it rests on is as it was; None otherwise. Never raises for what the entry holds."""
@@ -58,6 +64,19 @@ class Cache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
+    def load_counts(self) -> None:
+        """Give the analysis the token counts of earlier runs; a damaged file gives none."""
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            counts = json.loads((self.folder / _COUNTS).read_bytes())
+            if isinstance(counts, dict):
+                remembered.update((key, number) for key, number in counts.items() if type(number) is int)
+        self.known = len(remembered)
+
+    def _store_counts(self) -> None:
+        if len(remembered) > self.known:
+            newest = dict(list(remembered.items())[-MAX_COUNTS:])
+            _write(self.folder / _COUNTS, json.dumps(newest, separators=(",", ":")))
+
     def store(self, report: model.CheckReport, project: Project) -> None:
         """Keep a report. Nothing happens when the folder cannot be written."""
         read = set(project.digests) | set(project.refused)
@@ -66,6 +85,7 @@ class Cache:
         with contextlib.suppress(OSError):
             _prepare(self.folder)
             _write(self.path, content)
+            self._store_counts()
             _prune(self.folder)
 
 

@@ -71,6 +71,7 @@ def check(settings: Settings, request: Request, *, use_cache: bool = True) -> mo
     known = cache.load()
     if known is not None:
         return known
+    cache.load_counts()
     analysis = analyse(settings, request, discovery)
     report = _report(analysis, request, selection)
     cache.store(report, analysis.project)

@@ -34,7 +34,9 @@ def project(tmp_path, monkeypatch):
         return Reading()
 
     monkeypatch.setattr(pipeline, "read_project", read)
-    monkeypatch.setattr(pipeline, "run", lambda reading, rules, assumptions: CheckResult((), (), {"profile": "typical"}))
+    monkeypatch.setattr(
+        pipeline, "run", lambda reading, rules, assumptions: CheckResult((), (), {"profile": "typical"})
+    )
     return tmp_path, runs
 
 
@@ -171,7 +173,8 @@ def test_parallel_runs(project):
         thread.join()
     assert len(reports) == 8
     assert all(report == reports[0] for report in reports)
-    assert len(list((root / storage.FOLDER).iterdir())) == 3
+    assert len(list((root / storage.FOLDER).glob("check-*.json"))) == 1
+    assert not list((root / storage.FOLDER).glob(".writing-*"))
 
 
 def test_old_entries_are_removed(project, monkeypatch):
@@ -181,3 +184,28 @@ def test_old_entries_are_removed(project, monkeypatch):
         once(root, profile=profile)
     assert len(list((root / storage.FOLDER).glob("check-*.json"))) == 2
     assert storage.clear(root / storage.FOLDER) == 2
+
+
+def test_token_counts_are_remembered_between_runs(project, monkeypatch):
+    from promptlint import tokenizers
+    from promptlint.analysis import assumptions
+
+    root, _ = project
+    monkeypatch.setattr(assumptions, "remembered", {})
+    monkeypatch.setattr(storage, "remembered", assumptions.remembered)
+    text = "a text of its own for this test"
+    assumptions.count_tokens.cache_clear()
+    monkeypatch.setattr(
+        pipeline, "run", lambda *_: (assumptions.count_tokens("o200k_base", text), CheckResult((), (), {}))[1]
+    )
+    once(root)
+    counts = json.loads((root / storage.FOLDER / "tokens.json").read_text())
+    assert list(counts.values()) == [8]
+    assert text not in str(counts)
+    assumptions.count_tokens.cache_clear()
+    assumptions.remembered.clear()
+    monkeypatch.setattr(tokenizers, "get", lambda name: pytest.fail("an encoding was loaded"))
+    once(root, profile="high")
+    (root / storage.FOLDER / "tokens.json").write_text("{broken")
+    assumptions.remembered.clear()
+    once(root, profile="low")
