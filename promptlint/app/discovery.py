@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fnmatch
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -351,11 +352,31 @@ def matches_glob(relative: str, name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(relative, pattern) or fnmatch.fnmatchcase(relative, f"{pattern}/*")
 
 
+class _IgnoreFile:
+    """One .gitignore. Most paths match none of its patterns: one search for all of them together tells so."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        from pathspec import GitIgnoreSpec
+
+        self.spec = GitIgnoreSpec.from_lines(lines)
+        sources = [pattern.regex.pattern for pattern in self.spec.patterns if pattern.regex is not None]
+        self.any = re.compile("|".join(f"(?:{_NAMED_GROUP.sub('(?:', source)})" for source in sources))
+
+    def verdict(self, relative: str) -> bool | None:
+        """True: ignored; False: explicitly not; None: the file says nothing about the path."""
+        if self.any.search(relative) is None:
+            return None
+        return self.spec.check_file(relative).include
+
+
+_NAMED_GROUP = re.compile(r"\(\?P<\w+>")  # joined patterns may not name a group twice
+
+
 class _Ignores:
     """The .gitignore files of a tree: the deepest file that says something about a path decides, as in git."""
 
     def __init__(self, root: Path) -> None:
-        self.specs: dict[str, object] = {}
+        self.files: dict[str, _IgnoreFile] = {}
         top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
         self.load(str(top), ".git/info/exclude")
         folder = root
@@ -367,6 +388,9 @@ class _Ignores:
 
     def load(self, folder: str, name: str = ".gitignore") -> None:
         """Read one ignore file; one that cannot be read says nothing."""
+        key = folder if name == ".gitignore" else f"{folder}{os.sep}"
+        if key in self.files:
+            return
         try:
             with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:  # noqa: PTH118, PTH123
                 lines = file.read().splitlines()
@@ -374,15 +398,11 @@ class _Ignores:
             return
         lines = [line for line in lines if line.strip() and not line.startswith("#")]
         if lines:
-            from pathspec import GitIgnoreSpec
-
-            self.specs.setdefault(
-                folder if name == ".gitignore" else f"{folder}{os.sep}", GitIgnoreSpec.from_lines(lines)
-            )
+            self.files[key] = _IgnoreFile(lines)
 
     def ignored(self, path: str, *, folder: bool) -> bool:
         """Whether the deepest .gitignore with an opinion ignores the path; folders above it are taken to be walked."""
-        if not self.specs:
+        if not self.files:
             return False
         above = path
         while True:
@@ -391,12 +411,12 @@ class _Ignores:
                 break
             above = parent
             for key in (above, f"{above}{os.sep}"):
-                spec = self.specs.get(key)
-                if spec is not None:
+                file = self.files.get(key)
+                if file is not None:
                     relative = path[len(above.rstrip(os.sep)) + 1 :].replace(os.sep, "/") + ("/" if folder else "")
-                    verdict = spec.check_file(relative).include  # type: ignore[attr-defined]
+                    verdict = file.verdict(relative)
                     if verdict is not None:
-                        return bool(verdict)
+                        return verdict
         return False
 
     def ignores_folder_or_parent(self, path: Path) -> bool:
