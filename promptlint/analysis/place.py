@@ -22,12 +22,13 @@ def primary_location(rendered: Rendered, item: Item, volatility: Volatility) -> 
     """The value itself, or the slot on its way to the sink behind which the longer-lived text is spelled."""
     places = [item.span]
     if isinstance(item.node, Hole):
-        places.extend(step.span for step in item.node.steps if step.span not in places)
+        message = item.block.placed if item.block else None
+        places.extend(step.span for step in item.node.steps if step.span not in places and step.span != message)
     if len(places) == 1:
         return places[0]
-    after = list(rendered.after(item))
-    for place in places:
-        if _inside(place, after, volatility) >= MIN_TOKENS_INSIDE:
+    after = [other for other in rendered.after(item) if other.block_index == item.block_index]
+    for place, tokens in zip(places, _inside(places, after, volatility), strict=True):
+        if tokens >= MIN_TOKENS_INSIDE:
             return place
     before = list(rendered.before(item))
     for place in places:
@@ -36,33 +37,48 @@ def primary_location(rendered: Rendered, item: Item, volatility: Volatility) -> 
     return places[0]
 
 
-def _inside(place: Span, after: list[Item], volatility: Volatility) -> int:
-    """Longer-lived tokens that follow inside the construct that spells `place`."""
-    end = (place.end_line, place.end_column)
-    tokens = elsewhere = 0
+def _inside(places: list[Span], after: list[Item], volatility: Volatility) -> list[int]:
+    """For each place, the longer-lived tokens that follow inside the construct that spells it.
+
+    A following part belongs to the place whose construct it goes on with; a part from elsewhere (a constant) to the construct that goes on
+    behind it, or to the last one that went on.
+    """
+    ends = [(place.path, place.end_line, place.end_column) for place in places]
+    tokens = [0] * len(places)
+    elsewhere = 0
+    last: int | None = None
     for item in after:
-        span = item.span
         worth = item.tokens if item.own < volatility else 0
-        if span.path == place.path and (span.line, span.column) >= end and _near(place.path, end[0], span.line):
-            tokens += elsewhere + worth
-            elsewhere = 0
-            end = (span.end_line, span.end_column)
-        else:
+        near = [(gap, index) for index, end in enumerate(ends) if (gap := _gap(end, item.span)) is not None]
+        if not near:
             elsewhere += worth
+            continue
+        last = min(near)[1]
+        tokens[last] += elsewhere + worth
+        elsewhere = 0
+        ends[last] = (item.span.path, item.span.end_line, item.span.end_column)
+    if last is not None:
+        tokens[last] += elsewhere
     return tokens
 
 
-def _near(path: str, line: int, next_line: int) -> bool:
+def _gap(end: tuple[str, int, int], span: Span) -> tuple[int, int] | None:
+    """How far behind an end a part begins, in lines and columns; None when it does not go on there."""
+    path, line, column = end
+    if span.path != path or (span.line, span.column) < (line, column):
+        return None
+    lines = span.line - line
     # A template file is one construct from end to end; in Python another literal may stand further down.
-    return not path.endswith((".py", ".pyi")) or next_line - line <= _MAX_GAP_LINES
+    if path.endswith((".py", ".pyi")) and lines > _MAX_GAP_LINES:
+        return None
+    return lines, span.column if lines else span.column - column
 
 
 def _touches(place: Span, before: list[Item], after: list[Item]) -> bool:
     """Whether fixed text is spelled directly beside the place: then it stands in a literal."""
-    for item in (before[-1:] or []) + (after[:1] or []):
+    for item in (*before[-1:], *after[:1]):
         span = item.span
-        if not isinstance(item.node, Text) or span.path != place.path:
-            continue
-        if span.end_line == place.line or span.line == place.end_line:
+        beside = span.end_line == place.line or span.line == place.end_line
+        if isinstance(item.node, Text) and span.path == place.path and beside:
             return True
     return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 from promptlint.analysis.assumptions import Assumptions, count_tokens
 from promptlint.catalog.providers import Terms, page_for, pick, resolve
@@ -262,14 +263,32 @@ class _Walker:
         return max(before, volatility, Volatility.TURN)
 
     def segments(self, segments: tuple[Segment, ...], before: Volatility, context: _Context) -> Volatility:
+        run: list[Text] = []
         for segment in segments:
+            if isinstance(segment, Text):
+                run.append(segment)
+                continue
+            before = self.texts(run, before, context)
+            run = []
             before = self.segment(segment, before, context)
+        return self.texts(run, before, context)
+
+    def texts(self, run: list[Text], before: Volatility, context: _Context) -> Volatility:
+        """Neighbouring texts are encoded together: many short pieces, such as those of a tool list, would count too much one by one."""
+        counts = [count_tokens(self.encoding, text.value) for text in run]
+        whole = sum(counts)
+        if len(run) > 1 and whole:
+            joined = count_tokens(self.encoding, "".join(text.value for text in run))
+            ends = [round(joined * end / whole) for end in accumulate(counts)]
+            counts = [end - start for start, end in pairwise([0, *ends])]
+        for text, count in zip(run, counts, strict=True):
+            tokens = 0 if context.append else count * context.times
+            before = self.add(text, tokens, Volatility.STATIC, before, context)
         return before
 
     def segment(self, segment: Segment, before: Volatility, context: _Context) -> Volatility:
         if isinstance(segment, Text):
-            tokens = 0 if context.append else count_tokens(self.encoding, segment.value) * context.times
-            return self.add(segment, tokens, Volatility.STATIC, before, context)
+            return self.texts([segment], before, context)
         if isinstance(segment, Media):
             tokens = 0 if context.append else (segment.tokens or MEDIA_TOKENS) * context.times
             return self.add(segment, tokens, segment.volatility, before, context)
@@ -324,7 +343,11 @@ class _Walker:
         self, over: Hole, growth: Growth, has_body: bool, before: Volatility, context: _Context
     ) -> tuple[Volatility, _Context]:
         """The list of a loop, and the context of its body. A growing history counts as a whole at its list."""
-        append = Growth.APPEND in (growth, over.growth) and over.volatility > Volatility.PROCESS
+        # A list that is filled in a loop grows by appending too; only a conversation grows from request to request.
+        history = over.kind is BlockKind.HISTORY or any(origin.kind == "history" for origin in over.origins)
+        append = over.volatility > Volatility.PROCESS and (
+            over.growth is Growth.APPEND or (history and growth is Growth.APPEND)
+        )
         if append and not context.append:
             self.add(over, self.assumptions.profile.size(over), Volatility.SESSION, before, context, append=True)
             before = max(before, over.volatility, Volatility.TURN)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from promptlint.analysis import CallSite, Cost
+from promptlint.analysis import CallSite, Cost, Item
 from promptlint.analysis.identity import Unit, common_prefix_tokens, units
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
@@ -65,24 +65,60 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
 
 
 def _units(site: CallSite, params: Params) -> tuple[Unit, ...]:
-    tools = params.kind == "tools"
-    kinds = {item.index: item.kind for item in site.rendered.items}
-    found = [unit for unit in units(site.rendered) if (kinds[unit.index] is BlockKind.TOOLS) == tools]
-    if tools and len(found) < 2:
-        found = _named_tools(site)
-    return tuple(found)
+    if params.kind == "tools":
+        return tuple(_tools(site))
+    return tuple(unit for unit in units(site.rendered) if site.rendered.items[unit.index].kind is not BlockKind.TOOLS)
 
 
-def _named_tools(site: CallSite) -> list[Unit]:
-    """Tools that are known by name only, such as functions: one unit an expression."""
+def _tools(site: CallSite) -> list[Unit]:
+    """One unit for each tool: the elements of the list as it is rendered, or else one for each name."""
+    items = [item for item in site.rendered.main() if item.kind is BlockKind.TOOLS and item.block is not None]
+    pieces = [(item.node.value if isinstance(item.node, Text) else f"<{_expression(item)}>", item) for item in items]
     found: dict[str, Unit] = {}
-    for item in site.rendered.main():
-        if item.kind is BlockKind.TOOLS and item.block is not None:
-            key = item.node.value.strip() if isinstance(item.node, Text) else getattr(item.node, "expression", "")
-            if len(key) > 1 and any(char.isalnum() for char in key):
-                placed = item.block.placed or item.block.span
-                found.setdefault(key, Unit(key, key, item.tokens, item.span, placed, key, item.index))
+    for key, item, tokens in _elements(pieces):
+        assert item.block is not None
+        placed = item.block.placed or item.block.span
+        found.setdefault(key, Unit(key, key, tokens, item.span, placed, "", item.index))
     return list(found.values())
+
+
+def _expression(item: Item) -> str:
+    return getattr(item.node, "expression", "")
+
+
+def _elements(pieces: Sequence[tuple[str, Item]]) -> Iterator[tuple[str, Item, int]]:
+    """The elements of a list in JSON, each with its first part and its tokens. Without a list, each part is an element."""
+    if not pieces or not pieces[0][0].lstrip().startswith("["):
+        yield from ((text.strip(), item, item.tokens) for text, item in pieces if any(map(str.isalnum, text)))
+        return
+    depth, quoted, escaped = 0, False, False
+    text, first, tokens = "", pieces[0][1], 0
+    for piece, item in pieces:
+        tokens += item.tokens
+        for char in piece:
+            if quoted:
+                if escaped:
+                    escaped = False
+                elif char == "\\":
+                    escaped = True
+                elif char == '"':
+                    quoted = False
+            elif char == '"':
+                quoted = True
+            elif char in "[{":
+                depth += 1
+                if depth == 1:
+                    continue
+            elif char in "]}":
+                depth -= 1
+            if depth == 0 or (depth == 1 and char == "," and not quoted):
+                if text.strip():
+                    yield text.strip(), first, tokens
+                text, tokens = "", 0
+                continue
+            if not text.strip():
+                first = item
+            text += char
 
 
 def _shared_sets(layouts: Sequence[_Layout]) -> Iterator[frozenset[str]]:

@@ -16,17 +16,20 @@ __all__ = ["Params", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`sources`: kinds of origin. `in_template`: "any", "only" (the order arises in a template) or "never"."""
+    """`sources`: kinds of origin. `in_template`: "only" (the order arises in a template) or "never". `counts_itself`: the part is fixed but for its
+    order, so its own tokens are lost too.
+    """
 
     sources: tuple[str, ...]
     min_tokens_behind: int = 32
     in_template: str = "never"
+    counts_itself: bool = False
 
 
 def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     """A finding at the call or iteration that creates the order.
 
-    The part itself is lost too when its order changes, so it counts as behind its own beginning.
+    It is enough that one loop over the parts is reported: what stands in its body follows its order.
     """
     for site in context.sites:
         for item in site.rendered.items:
@@ -49,6 +52,8 @@ def _raise(
 ) -> Raised | None:
     # An order that differs between processes also loses the session's history whenever another process answers the next turn.
     behind = tokens_behind(site.rendered, item, max(origin.volatility, Volatility.TURN))
+    itself = _own_tokens(site, item) if params.counts_itself else 0
+    behind += itself
     if behind < params.min_tokens_behind:
         return None
     cost = cost_of(site.rendered, item, origin.volatility)
@@ -62,6 +67,7 @@ def _raise(
             confidence=origin.confidence,
             cost=cost,
             behind=behind,
+            lost=cost.lost + itself * context.assumptions.profile.miss_share(origin.volatility),
             site=site,
             expression=origin.expression,
             volatility=origin.volatility,
@@ -70,3 +76,7 @@ def _raise(
         ),
         subject=(site.id, item.index, origin.kind),
     )
+
+
+def _own_tokens(site: CallSite, item: Item) -> int:
+    return item.tokens + sum(other.tokens for other in site.rendered.after(item) if other.over is item.node)
