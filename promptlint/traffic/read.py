@@ -11,6 +11,7 @@ Nothing is dropped silently: every line is a record, a problem, or (in text logs
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ class Traffic:
             kind = file_formats.sniff(source.name, head)
             if kind is not None:
                 yield from self._special(source, stream, kind)
-            elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"{", b"["}:
+            elif _looks_like_json(head.lstrip(b"\xef\xbb\xbf \t\r\n")):
                 yield from self._json(source, stream, wanted)
             elif not head.strip():
                 return
@@ -126,7 +127,7 @@ class Traffic:
                 try:
                     value = json.loads(data)
                 except (ValueError, RecursionError) as error:
-                    if not data.lstrip().startswith((b"{", b"[")):
+                    if not _looks_like_json(data.lstrip()):
                         yield from self._logged(place, data, wanted)
                     else:
                         self.problem(place, _json_reason(error))
@@ -226,6 +227,11 @@ class Traffic:
             self.problem(Place(source.name), str(error))
         except Unreadable as error:
             self.problem(Place(source.name), error.reason, error.field)
+
+
+def _looks_like_json(data: bytes) -> bool:
+    """Whether a line or file begins as JSON does; `[2026-03-04 09:00:00]` begins a line of a server's log."""
+    return data[:1] == b"{" or (data[:1] == b"[" and re.match(rb"\[\d{4}-\d\d-\d\d[ T]", data) is None)
 
 
 def _peek(stream: BinaryIO) -> bytes:

@@ -39,7 +39,7 @@ def _read_litellm(row: Mapping[str, Any], place: Place, options: Options) -> Ite
         raise Unreadable(_NO_MESSAGES, "messages")
     record = record_of(body, place, "litellm", options)
     record.id = text_or_none(row.get("litellm_call_id", row.get("id")))
-    record.session_id = text_or_none(row.get("session_id", row.get("trace_id")))
+    record.session_id = text_or_none(row.get("session_id"))
     record.timestamp = milliseconds(row.get("startTime"), "s")
     response = parsed(row.get("response"), "response") if _is_json(row.get("response")) else row.get("response")
     add_response(record, response)
@@ -109,7 +109,7 @@ def _read_langfuse(row: Mapping[str, Any], place: Place, options: Options) -> It
     body.setdefault("model", _get(row, "model", "providedModelName", "provided_model_name"))
     record = record_of(body, place, "langfuse", options)
     record.id = text_or_none(row.get("id"))
-    record.session_id = text_or_none(_get(row, "sessionId", "session_id", "traceId", "trace_id"))
+    record.session_id = text_or_none(_get(row, "sessionId", "session_id"))
     record.timestamp = milliseconds(_get(row, "startTime", "start_time"))
     record.usage = usage_of(_get(row, "usageDetails", "usage_details", "usage")) or record.usage
     record.output = row.get("output")
@@ -148,12 +148,20 @@ def _read_langsmith(row: Mapping[str, Any], place: Place, options: Options) -> I
         if isinstance(metadata, Mapping)
         else None
     )
-    record.session_id = text_or_none(session) or text_or_none(row.get("trace_id"))
+    record.session_id = text_or_none(session)
     record.timestamp = milliseconds(row.get("start_time"))
     outputs = row.get("outputs")
     if isinstance(outputs, Mapping):
         add_response(record, outputs)
         record.usage = usage_of(outputs.get("usage_metadata")) or record.usage or _generation_usage(outputs)
+    if not record.usage and row.get("prompt_tokens") is not None:
+        record.usage = usage_of(
+            {
+                "input_tokens": row["prompt_tokens"],
+                "input_token_details": row.get("prompt_token_details") or {},
+                "output_tokens": row.get("completion_tokens"),
+            }
+        )
     yield record
 
 

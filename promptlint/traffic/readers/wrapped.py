@@ -52,7 +52,7 @@ def _read_payloads(row: Mapping[str, Any], place: Place, options: Options) -> It
         for step, payload in enumerate(as_list(session.get("payloads"), f"data[{number}].payloads")):
             where = f"data[{number}].payloads[{step}]"
             try:
-                record = record_of(as_object(payload, where), place, "aiperf", options)
+                record = record_of(as_object(payload, where), place, "aiperf-inputs", options)
             except Unreadable as error:
                 raise _inside(error, where) from error
             record.session_id = text_or_none(session.get("session_id"))
