@@ -6,29 +6,30 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from promptlint.frontends.python.core import MAX_DEPTH, SOFT_STEPS, Arguments, Core, identifier
+from promptlint.frontends.python.core import MAX_DEPTH, SOFT_STEPS, Arguments
+from promptlint.frontends.python.features import features_of, noun
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, last_name
 from promptlint.frontends.python.methods import Methods
 from promptlint.frontends.python.values import (
     Alt,
     Bound,
+    Box,
     Class,
     Const,
     Dict,
-    Each,
     Elem,
     Entry,
     Frame,
     Function,
     Lib,
     List,
-    Message,
     Object,
     Opaque,
     Rest,
     Str,
     Template,
     Value,
+    origins_of,
     with_step,
 )
 from promptlint.ir import BlockKind, Confidence, Growth, Origin, Step, Text, Unresolved, Volatility
@@ -37,6 +38,9 @@ from promptlint.source import Span
 __all__ = ["Calls"]
 
 _CACHES = frozenset({"cache", "lru_cache", "cached", "alru_cache", "memoize", "cache_data", "cache_resource"})
+SMALL = 8  # statements up to which a function is followed whatever it does
+MAX_INTEREST = 3  # calls deep that are asked whether they hold text
+_COMMON_CALLS = frozenset({"get", "set", "time", "json", "search", "text", "run", "read", "find", "query", "date", "page", "id", "input", "list", "format", "execute", "system", "request", "user"})
 _MESSAGE_LISTS = frozenset(
     {"messages", "history", "chat_history", "conversation", "message_history", "dialog", "dialogue", "transcript"}
 )
@@ -44,6 +48,13 @@ _MESSAGE_LISTS = frozenset(
 
 class Calls(Methods):
     """`call` and what it needs."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.drafts: list[Any] = []
+        self._memo: dict[Any, Value] = {}
+        self._interest: dict[int, bool] = {}
+        self.telling_calls = frozenset(path.rsplit(".", 1)[-1] for path in (*self.sources.sources, *self.sdk.templates, *self.sdk.messages)) - _COMMON_CALLS
 
     def call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The abstract value of a call."""
@@ -71,6 +82,25 @@ class Calls(Methods):
 
     # ---- project functions
 
+    def interesting(self, info: FunctionInfo, depth: int = 0) -> bool:
+        """Whether a function may build text, send it, or pass a value on: only such a one is worth following.
+
+        Small functions pass values on; a larger one counts when it, or a function that it names, holds text, a clock or a call that may send.
+        """
+        known = self._interest.get(id(info))
+        if known is not None:
+            return known
+        self._interest[id(info)] = False  # while its callees are asked
+        features = features_of(info.node)
+        result = features.statements <= SMALL or features.text or bool(features.calls & self.telling_calls)
+        if not result and depth < MAX_INTEREST:
+            for name in features.calls:
+                if any(self.interesting(other, depth + 1) and features_of(other.node).statements > SMALL for other in self.index.functions_named(name)[:4]):
+                    result = True
+                    break
+        self._interest[id(info)] = result
+        return result
+
     def call_function(
         self,
         info: FunctionInfo,
@@ -83,10 +113,19 @@ class Calls(Methods):
         """The value of a call of a project function: its body is executed with the arguments."""
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         repeated = sum(1 for one in self.stack if one.function is info)
+        if len(self.stack) > 1 and not repeated and not self.interesting(info):
+            return self.unknown(expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(info.name))
         if repeated or len(self.stack) > MAX_DEPTH or self.steps > SOFT_STEPS:
             if not repeated:
                 self.unresolved.append(Unresolved(expression, "budget", span))
             return self.unknown(expression, span, frame, name=info.name)
+        key = self._memo_key(info, receiver, arguments, node, frame) if captured is None else None
+        if key is not None:
+            known = self._memo.get(key)
+            if known is not None:
+                return known
+        mark, serial, drafts = len(self.journal.written), Box.count, len(self.drafts)
+        missing = len(self.unresolved)
         inner = self.frame_for(info, receiver, captured, frame)
         inner.call = span
         if isinstance(node, ast.Call):
@@ -97,7 +136,32 @@ class Calls(Methods):
         value = self.execute(info, inner)
         if set(info.decorators) & _CACHES:
             value = self.lengthen(value, Volatility.PROCESS if not arguments.all() else Volatility.SESSION)
-        return with_step(value, Step(span, f"returned by {info.name}"))
+        value = with_step(value, Step(span, f"returned by {info.name}"))
+        if key is not None and len(self.drafts) == drafts and len(self.unresolved) == missing and self._is_pure(value, mark, serial):
+            self._memo[key] = value
+        return value
+
+    def _memo_key(self, info: FunctionInfo, receiver: Value | None, arguments: Arguments, node: ast.AST, frame: Frame) -> Any:
+        """What the value of one call in the source depends on; None when that includes something that may change."""
+        if arguments.rest is not None and not _is_plain(arguments.rest):
+            return None
+        given = (*arguments.positional, *arguments.keywords.values())
+        if not all(_is_plain(value) for value in given):
+            return None
+        if isinstance(receiver, Object):
+            owner: Any = (id(receiver), receiver.version, self.journal.box_writes)
+        elif receiver is None or isinstance(receiver, Class):
+            owner = receiver
+        else:
+            return None
+        reporting = not self.silent
+        return (id(info), id(node), owner, frame.at_import, reporting, len(self.stack) > 5, tuple(arguments.positional), tuple(arguments.keywords.items()), arguments.rest_keywords)
+
+    def _is_pure(self, value: Value, mark: int, serial: int) -> bool:
+        """Whether a call wrote nothing that was there before, and gives a value without identity."""
+        if not _is_plain(value):
+            return False
+        return all(written > serial for written in self.journal.written[mark:])
 
     def frame_for(
         self, info: FunctionInfo, receiver: Value | None, captured: Frame | None, caller: Frame | None
@@ -371,10 +435,10 @@ class Calls(Methods):
         for position, name in enumerate(names):
             given = arguments.get(position, name)
             if given is not None:
-                self.journal.set(value.fields, name, with_step(given, step))
+                self.journal.set_field(value, name, with_step(given, step))
         for name, given in arguments.keywords.items():
             if name not in names:
-                self.journal.set(value.fields, name, with_step(given, step))
+                self.journal.set_field(value, name, with_step(given, step))
         for cls in self.mro(value.info):
             for name in cls.attributes:
                 if name in names and name not in value.fields:
@@ -384,7 +448,7 @@ class Calls(Methods):
                         found = List(found.items, found.span, found.kind, found.disorder)
                     elif isinstance(found, Dict):
                         found = Dict(found.entries, found.span, found.rest)
-                    self.journal.set(value.fields, name, found)
+                    self.journal.set_field(value, name, found)
         post = self.find_method(value, "__post_init__")
         if post is not None:
             self.call_function(post, value, Arguments(), node, frame)
@@ -466,6 +530,15 @@ class Calls(Methods):
     def call_unknown(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The value of a call of something that we have no model for."""
         raise NotImplementedError
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a value is immutable through and through."""
+    if isinstance(value, Str | Const | Opaque | Lib | Class):
+        return True
+    if isinstance(value, Alt):
+        return all(_is_plain(arm) for arm in value.arms)
+    return False
 
 
 def _call_of(node: ast.AST) -> ast.Call:

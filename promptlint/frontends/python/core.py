@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from promptlint.catalog.names import NameFact, Names
 from promptlint.catalog.sdk import Sdk
 from promptlint.catalog.sources import Sources
 from promptlint.frontends.base import Project, TemplateReader
-from promptlint.frontends.python.index import FunctionInfo, Index, Module
+from promptlint.frontends.python.index import FunctionInfo, Index
 from promptlint.frontends.python.text import (
     Segments,
     Texts,
@@ -47,12 +46,11 @@ from promptlint.frontends.python.values import (
     Str,
     Template,
     Value,
-    item_origins,
     merge_origins,
     origins_of,
     worst,
 )
-from promptlint.ir import Confidence, Growth, Guard, Hole, Origin, Repeat, Segment, Step, Text, Unresolved, Volatility
+from promptlint.ir import Confidence, Guard, Hole, Origin, Repeat, Segment, Step, Text, Unresolved, Volatility
 from promptlint.source import Span
 
 __all__ = ["Arguments", "BudgetError", "Core", "identifier"]
@@ -64,7 +62,7 @@ MAX_TEXT = 400_000  # characters of one folded text
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WRAPPERS = frozenset(
-    "str repr join format len list tuple set sorted dict get items keys values strip lstrip rstrip dumps append upper lower title isoformat strftime".split()
+    ["str", "repr", "join", "format", "len", "list", "tuple", "set", "sorted", "dict", "get", "items", "keys", "values", "strip", "lstrip", "rstrip", "dumps", "append", "upper", "lower", "title", "isoformat", "strftime"]
 )
 
 
@@ -558,7 +556,7 @@ class Core:
             len(texts) == 1
             and others
             and all(
-                isinstance(arm, Opaque) and arm.optional or (isinstance(arm, Const) and arm.value is None)
+                (isinstance(arm, Opaque) and arm.optional) or (isinstance(arm, Const) and arm.value is None)
                 for arm in others
             )
         ):
@@ -569,7 +567,7 @@ class Core:
                 return text
         lists = [arm for arm in arms if isinstance(arm, List | Dict | Object)]
         if len(lists) == 1 and all(
-            isinstance(arm, Const) and arm.value is None or (isinstance(arm, Opaque) and arm.optional)
+            (isinstance(arm, Const) and arm.value is None) or (isinstance(arm, Opaque) and arm.optional)
             for arm in arms
             if arm is not lists[0]
         ):

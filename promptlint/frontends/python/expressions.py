@@ -36,8 +36,8 @@ from promptlint.frontends.python.values import (
     merge_origins,
     origins_of,
 )
-from promptlint.ir import BlockKind, Growth, Segment, Step, Text, Volatility
-from promptlint.source import Span, TextMap
+from promptlint.ir import BlockKind, Growth, Segment, Text, Volatility
+from promptlint.source import Span
 
 __all__ = ["Expressions"]
 
@@ -755,6 +755,8 @@ class Expressions(Core):
 
     def _any_item(self, iterable: List, node: ast.AST, frame: Frame) -> Value | None:
         """One value that stands for any element of a list of one shape: the join of its elements where that is small."""
+        if not iterable.items:
+            return None
         first = iterable.items[0]
         if (
             len(iterable.items) == 1
@@ -883,7 +885,7 @@ class Expressions(Core):
             if (
                 high is None
                 and low is not None
-                and 0 <= low
+                and low >= 0
                 and all(isinstance(item, Elem) for item in value.items[:low])
             ):
                 return List(value.items[low:], span, value.kind, value.disorder)

@@ -98,6 +98,7 @@ class Module:
     mentions: dict[str, set[FunctionInfo | None]] = field(default_factory=dict)  # UPPER names and attributes
     generators: set[int] = field(default_factory=set)
     ascii: bool = True
+    stars: list[ast.ImportFrom] | None = None
     trusted: bool = True  # columns of the parser may be used
 
     def column(self, line: int, offset: int) -> int:
@@ -113,23 +114,32 @@ class Module:
         return len(text.encode("utf-8", "surrogatepass")[:offset].decode("utf-8", "replace")) + 1
 
     def span(self, node: ast.AST) -> Span:
-        """Place of a node; exact in the sense that the source there spells the node."""
+        """Place of a node; exact in the sense that the source there spells the node. Kept on the node, since it is asked for often."""
+        found: Span | None = node.__dict__.get("_span")
+        if found is not None:
+            return found
         line = node.lineno  # type: ignore[attr-defined]
         end = node.end_lineno  # type: ignore[attr-defined]
-        return Span(
+        found = node._span = Span(  # type: ignore[attr-defined]
             self.source.path,
             line,
             self.column(line, node.col_offset),  # type: ignore[attr-defined]
             end,
             self.column(end, node.end_col_offset),  # type: ignore[attr-defined]
         )
+        return found
 
     def text(self, node: ast.AST, limit: int = 200) -> str:
         """Source of a node, in one line and shortened where it is long."""
-        value = self.source.slice(self.span(node))
-        if "\n" in value:
-            value = " ".join(value.split())
-        return value if len(value) <= limit else value[: limit - 1] + "…"
+        value: str | None = node.__dict__.get("_text")
+        if value is None:
+            value = self.source.slice(self.span(node))
+            if "\n" in value:
+                value = " ".join(value.split())
+            if len(value) > limit:
+                value = value[: limit - 1] + "…"
+            node._text = value  # type: ignore[attr-defined]
+        return value
 
 
 LONG_TEXT = 160  # characters from which a literal may be a prompt of its own
@@ -151,6 +161,8 @@ class Index:
         self._modules: dict[Path, Module | None] = {}
         self._resolved: dict[tuple[Path, str], Path | None] = {}
         self.unread: list[Unread] = []
+        self._named: dict[str, list[FunctionInfo]] = {}
+        self._named_at = -1
 
     # ---- names of modules
 
@@ -234,6 +246,17 @@ class Index:
         if path not in self._modules:
             self._modules[path] = self._parse(path)
         return self._modules[path]
+
+    def functions_named(self, name: str) -> list[FunctionInfo]:
+        """Functions and methods of the parsed files with a name."""
+        count = len(self._modules)
+        if count != self._named_at:
+            self._named_at = count
+            self._named = {}
+            for module in self.parsed:
+                for info in module.functions:
+                    self._named.setdefault(info.name, []).append(info)
+        return self._named.get(name, [])
 
     @property
     def parsed(self) -> list[Module]:

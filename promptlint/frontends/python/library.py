@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from promptlint.frontends.python.calls import Calls
 from promptlint.frontends.python.core import Arguments, identifier
+from promptlint.frontends.python.features import noun
 from promptlint.frontends.python.text import Field, Segments, dollar_fields, merge, static_text
 from promptlint.frontends.python.values import (
     Alt,
-    Bound,
     Class,
     Const,
     Dict,
@@ -37,7 +36,7 @@ from promptlint.frontends.python.values import (
     merge_origins,
     origins_of,
 )
-from promptlint.ir import Confidence, Growth, Hole, Origin, Text, Volatility
+from promptlint.ir import Confidence, Growth, Origin, Text, Volatility
 from promptlint.source import Span, TextMap
 
 __all__ = ["Library"]
@@ -171,7 +170,7 @@ class Library(Calls):
             return self._text_flow(flow.text, first)
         value = self.derived(expression, span, *arguments.all(), name=identifier(expression))
         unordered = any(
-            isinstance(one, Opaque) and one.unordered or (isinstance(one, List) and one.disorder)
+            (isinstance(one, Opaque) and one.unordered) or (isinstance(one, List) and one.disorder)
             for one in arguments.all()
         )
         value = replace(value, unordered=unordered)
@@ -517,7 +516,7 @@ class Library(Calls):
             else ""
         )
         return self.unknown(
-            expression, span, frame, *(origins_of(value) for value in arguments.all()), name=_noun(name)
+            expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(name)
         )
 
     def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
@@ -532,7 +531,7 @@ class Library(Calls):
         receiver = self.eval(func.value, frame)
         if not isinstance(receiver, Opaque):
             return self.unknown(
-                expression, span, frame, *(origins_of(value) for value in arguments.all()), name=_noun(method)
+                expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(method)
             )
         for base in self._types(receiver):
             key = f"{base}.{method}"
@@ -573,9 +572,9 @@ class Library(Calls):
             if origin.kind in {"clock", "random", "host"} and origin.confidence > Confidence.LOW
         )
         result = self.unknown(
-            expression, span, frame, strong, *(origins_of(value) for value in arguments.all()), name=_noun(method)
+            expression, span, frame, strong, *(origins_of(value) for value in arguments.all()), name=noun(method)
         )
-        fact = self.fact(_noun(method))
+        fact = self.fact(noun(method))
         if not strong and fact.confidence > Confidence.LOW:
             origin = self.origin(fact.origin, fact.volatility, fact.confidence, expression, span, frame)
             result = replace(result, origins=merge_origins((origin,), result.origins), kind=fact.kind)
@@ -915,30 +914,6 @@ def replace_keywords(arguments: Arguments, template: Template) -> Arguments:
     return Arguments(
         arguments.positional, keywords, arguments.rest, arguments.rest_keywords, arguments.places, arguments.expressions
     )
-
-
-def _noun(name: str) -> str:
-    """What a getter's name says about its result: `get_today_str` is a today_str."""
-    for verb in (
-        "get_",
-        "fetch_",
-        "load_",
-        "build_",
-        "make_",
-        "create_",
-        "format_",
-        "render_",
-        "read_",
-        "_get_",
-        "compute_",
-        "aget_",
-        "async_",
-        "retrieve_",
-        "generate_",
-    ):
-        if name.startswith(verb):
-            return name[len(verb) :]
-    return name
 
 
 def _last(node: ast.expr) -> str:

@@ -19,7 +19,6 @@ from promptlint.frontends.python.values import (
     Frame,
     Item,
     List,
-    Object,
     Opaque,
     Pick,
     Pipe,
@@ -30,7 +29,7 @@ from promptlint.frontends.python.values import (
     merge_origins,
     origins_of,
 )
-from promptlint.ir import BlockKind, Choice, Growth, Hole, Repeat, Segment, Step, Text
+from promptlint.ir import Choice, Growth, Hole, Repeat, Segment, Step, Text
 from promptlint.source import Span
 
 __all__ = ["Methods"]

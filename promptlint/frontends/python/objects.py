@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from promptlint.frontends.python.core import Arguments, identifier
+from promptlint.frontends.python.core import Arguments
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, Module, Write, last_name
 from promptlint.frontends.python.statements import Statements
 from promptlint.frontends.python.values import (
@@ -15,9 +15,6 @@ from promptlint.frontends.python.values import (
     Bound,
     Class,
     Const,
-    Dict,
-    Each,
-    Elem,
     Frame,
     Function,
     Lib,
@@ -31,8 +28,6 @@ from promptlint.frontends.python.values import (
     SuperDict,
     Template,
     Value,
-    merge_origins,
-    origins_of,
 )
 from promptlint.ir import BlockKind, Confidence, Growth, Origin, Volatility
 from promptlint.source import Span
@@ -50,6 +45,7 @@ class Objects(Statements):
         self._symbolic: dict[int, Object] = {}
         self._building: set[int] = set()
         self._pending: set[tuple[int, str]] = set()
+        self._absent: set[tuple[int, str]] = set()
         self._fields: set[tuple[int, str]] = set()
         self._written_cache: dict[int, dict[str, list[Write]]] = {}
         self._subclasses: dict[int, list[ClassInfo]] | None = None
@@ -94,20 +90,25 @@ class Objects(Statements):
         if name.startswith("_"):
             return None
         key = (id(module), "*" + name)
-        if key in self._pending:
+        if key in self._pending or key in self._absent:
+            return None
+        if module.stars is None:
+            module.stars = [s for s in module.tree.body if isinstance(s, ast.ImportFrom) and s.names[0].name == "*"]
+        if not module.stars:
             return None
         self._pending.add(key)
         try:
-            for statement in module.tree.body:
-                if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
-                    path = self._import_path(statement, module)
-                    other = self.index.module(path) if path is not None else None
-                    if other is not None:
-                        found = self.module_name(other, name)
-                        if found is not None:
-                            return found
+            for statement in module.stars:
+                path = self._import_path(statement, module)
+                other = self.index.module(path) if path is not None else None
+                if other is not None:
+                    found = self.module_name(other, name)
+                    if found is not None:
+                        return found
         finally:
             self._pending.discard(key)
+        if not self._pending:
+            self._absent.add(key)
         return None
 
     def _import_path(self, node: ast.ImportFrom, module: Module) -> Path | None:

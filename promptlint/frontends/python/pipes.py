@@ -12,7 +12,6 @@ from promptlint.frontends.python.values import (
     Alt,
     Const,
     Dict,
-    Entry,
     Frame,
     Lib,
     List,
@@ -22,7 +21,6 @@ from promptlint.frontends.python.values import (
     Template,
     Value,
     merge_origins,
-    origins_of,
 )
 from promptlint.ir import Confidence
 
@@ -53,7 +51,7 @@ class Pipes(Sinks):
         sets = [
             value
             for value in (left, right)
-            if isinstance(value, List) and value.kind == "set" or (isinstance(value, Opaque) and value.unordered)
+            if (isinstance(value, List) and value.kind == "set") or (isinstance(value, Opaque) and value.unordered)
         ]
         if not sets:
             return None

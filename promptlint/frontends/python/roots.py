@@ -25,17 +25,14 @@ from promptlint.frontends.python.values import (
     List,
     Message,
     Object,
-    Opaque,
     Str,
     Template,
     Value,
 )
 from promptlint.ir import (
     Block,
-    BlockChoice,
     BlockKind,
     BlockNode,
-    BlockRepeat,
     Choice,
     Confidence,
     Hole,
@@ -224,6 +221,7 @@ class Interpreter(Pipes):
         self.stack = []
         self.silent = 0
         self.loose = []
+        self.journal.written.clear()
         try:
             frame, value = self.enter(info, receiver)
             self._keep_texts(frame, value)

@@ -14,7 +14,6 @@ from promptlint.frontends.python.library import Library
 from promptlint.frontends.python.text import Segments, static_text
 from promptlint.frontends.python.values import (
     Alt,
-    Bound,
     Const,
     Dict,
     Each,
@@ -45,7 +44,6 @@ from promptlint.ir import (
     Media,
     Parameter,
     Prompt,
-    Repeat,
     Text,
     Unresolved,
     Volatility,

@@ -25,11 +25,8 @@ from promptlint.frontends.python.values import (
     Journal,
     Lib,
     List,
-    Message,
-    ModuleValue,
     Object,
     Opaque,
-    Pick,
     Rest,
     Str,
     Value,
@@ -242,11 +239,13 @@ class Statements(Expressions):
             owner = frame
             if frame.function is not None and not isinstance(frame.function.node, ast.Lambda):
                 owner = self._scope(target.id, frame)
+                if owner is not frame:
+                    self.journal.written.append(0)
             self.journal.set(owner.locals, target.id, value)
         elif isinstance(target, ast.Attribute):
             owner_value = self.eval(target.value, frame)
             if isinstance(owner_value, Object):
-                self.journal.set(owner_value.fields, target.attr, value)
+                self.journal.set_field(owner_value, target.attr, value)
         elif isinstance(target, ast.Subscript):
             self._bind_item(target, value, frame)
         elif isinstance(target, ast.Tuple | ast.List):
@@ -290,8 +289,8 @@ class Statements(Expressions):
             at = key[0] if key[0] >= 0 else len(items) + key[0]
             if 0 <= at < len(items) and (
                 all(isinstance(item, Elem) for item in items[: at + 1])
-                or key[0] < 0
-                and all(isinstance(item, Elem) for item in items[at:])
+                or (key[0] < 0
+                and all(isinstance(item, Elem) for item in items[at:]))
             ):
                 items[at] = Elem(value, place)
                 self.journal.set_slot(owner, "items", tuple(items))

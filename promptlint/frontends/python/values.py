@@ -23,7 +23,6 @@ from promptlint.ir import (
     Repeat,
     Segment,
     Step,
-    Text,
     Volatility,
 )
 from promptlint.source import Span
@@ -101,6 +100,13 @@ class Opaque:
     unordered: bool = False
     optional: bool = False
     tokens: int | None = None
+
+    def with_steps(self, steps: tuple[Step, ...]) -> Opaque:
+        """The same value with other steps; `replace` is too slow for what happens at every call."""
+        return Opaque(
+            self.expression, self.span, self.origins, self.name, self.type, self.kind, self.growth, steps,
+            self.parameter, self.unordered, self.optional, self.tokens,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,13 +343,14 @@ class SuperDict(Dict):
 class Object(Box):
     """An instance of a project class. `symbolic`: it stands for any instance, so fields that are not here are joined over the class."""
 
-    __slots__ = ("fields", "info", "symbolic")
+    __slots__ = ("fields", "info", "symbolic", "version")
 
     def __init__(self, info: ClassInfo, span: Span, symbolic: bool = False) -> None:
         super().__init__(span)
         self.info = info
         self.fields: dict[str, Value] = {}
         self.symbolic = symbolic
+        self.version = 0  # counts the writes to its fields
 
 
 Value: TypeAlias = (
@@ -411,10 +418,18 @@ _MISSING: Any = object()
 class Journal:
     """Remembers what was there before each write, newest last."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("box_writes", "entries", "written")
 
     def __init__(self) -> None:
         self.entries: list[tuple[Any, str, Any]] = []
+        self.box_writes = 0
+        self.written: list[int] = []  # serials of the boxes that were written, in order; 0 for a name of an outer function
+
+    def set_field(self, target: Object, key: str, value: Value) -> None:
+        """Write a field of an object."""
+        self.written.append(target.serial)
+        target.version += 1
+        self.set(target.fields, key, value)
 
     def set(self, target: dict[str, Value], key: str, value: Value) -> None:
         """Write one local name or field."""
@@ -423,6 +438,8 @@ class Journal:
 
     def set_slot(self, box: Box, slot: str, value: Any) -> None:
         """Write the content of a list or dict."""
+        self.box_writes += 1
+        self.written.append(box.serial)
         self.entries.append((box, slot, getattr(box, slot)))
         setattr(box, slot, value)
 
@@ -481,6 +498,9 @@ def worst(origins: Iterable[Origin]) -> tuple[Volatility, Confidence]:
 
 def merge_origins(*groups: tuple[Origin, ...]) -> tuple[Origin, ...]:
     """All origins, each once: same kind and place count as one."""
+    groups = tuple(group for group in groups if group)
+    if len(groups) <= 1:
+        return groups[0] if groups else ()
     seen: set[tuple[str, Span]] = set()
     result: list[Origin] = []
     for group in groups:
@@ -513,7 +533,7 @@ def origins_of(value: Value | str | None, depth: int = 0) -> tuple[Origin, ...]:
     if isinstance(value, Opaque):
         return value.origins
     if isinstance(value, Str):
-        return merge_origins(tuple(segment_origins(value.segments)))
+        return merge_origins((), tuple(dict.fromkeys(segment_origins(value.segments)))) if value.segments else ()
     if isinstance(value, Alt):
         return merge_origins(value.guard.origins, *(origins_of(arm, depth + 1) for arm in value.arms))
     if isinstance(value, List):
@@ -546,7 +566,7 @@ def item_origins(item: Item, depth: int = 0) -> tuple[Origin, ...]:
 def with_step(value: Value, step: Step, limit: int = 8) -> Value:
     """The value with one more step on the way of its origins (parameters and returns pass here)."""
     if isinstance(value, Opaque):
-        return replace(value, steps=(*value.steps, step)) if len(value.steps) < limit else value
+        return value.with_steps((*value.steps, step)) if len(value.steps) < limit else value
     if isinstance(value, Alt):
         return replace(value, arms=tuple(with_step(arm, step, limit) for arm in value.arms))
     return value
