@@ -64,6 +64,7 @@ class Settings:
     extend_include: tuple[str, ...] = _option("strings", "More patterns, on top of `include`.")
     exclude: tuple[str, ...] = _option("strings", "Patterns of files and folders to leave out.")
     extend_exclude: tuple[str, ...] = _option("strings", "More patterns, on top of `exclude`.")
+    force_exclude: bool = _option("boolean", "Leave out what is excluded even when it is named.", default=False)
     respect_gitignore: bool = _option("boolean", "Leave out what .gitignore ignores.", default=True)
     tests: bool = _option("boolean", "Read test files too.", default=False)
     extra_rules: tuple[Path, ...] = _option("path", "Folders with your own rule pages and library models.", default=())

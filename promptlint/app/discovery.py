@@ -140,7 +140,24 @@ class _Walk:
             self._folder(path, given=True, tests=self._in_tests(path), ignores=not self._ignored_above(path))
         elif str(path) not in self.seen:
             self.seen.add(str(path))
-            self._file(str(path), path.name, given=True, named=True)
+            why = self._left_out(path) if self.settings.force_exclude else ""
+            if why:
+                self._skip(str(path), why, given=True)
+            else:
+                self._file(str(path), path.name, given=True, named=True)
+
+    def _left_out(self, path: Path) -> str:
+        """Why a walk of the project would not have come to a file; empty where it would, or where it is none of the project."""
+        root = self.settings.root
+        if not path.is_relative_to(root):
+            return ""
+        for folder in reversed(path.parents[: len(path.relative_to(root).parts) - 1]):
+            if self.ignores is not None:
+                self.ignores.load(str(folder))
+            why = self._folder_reason(str(folder), folder.name, self.ignores, self.settings.tests)
+            if why:
+                return why
+        return self._file_reason(str(path), path.name, self.ignores, self.settings.tests)
 
     def add_context(self, root: Path) -> None:
         """The rest of the project, read as context only."""
@@ -194,7 +211,7 @@ class _Walk:
                 if is_link and not self._link(row, given):
                     continue
                 if is_folder:
-                    why = self._folder_reason(row, rules, tests)
+                    why = self._folder_reason(row.path, row.name, rules, tests)
                     if why:
                         self._skip(row.path, why, given)
                     else:
@@ -227,19 +244,27 @@ class _Walk:
             self._skip(row.path, "link to a file of the project", given)
         return not inside
 
-    def _folder_reason(self, row: os.DirEntry[str], rules: _Ignores | None, tests: bool) -> str:
-        name = row.name
+    def _folder_reason(self, path: str, name: str, rules: _Ignores | None, tests: bool) -> str:
         if name in NEVER_WALKED or name.endswith((".egg-info", ".dist-info")):
             return "excluded by default"
-        if name in BUILD_OUTPUT and os.path.dirname(row.path) == str(self.settings.root):  # noqa: PTH120
+        if name in BUILD_OUTPUT and os.path.dirname(path) == str(self.settings.root):  # noqa: PTH120
             return "excluded by default"
         if not tests and name in TEST_FOLDERS:
             return "test folder"
-        if self.exclude.matches(row.path, self.settings.root):
+        if self.exclude.matches(path, self.settings.root):
             return "excluded by the configuration"
-        if os.path.exists(os.path.join(row.path, "pyvenv.cfg")):  # noqa: PTH110, PTH118
+        if os.path.exists(os.path.join(path, "pyvenv.cfg")):  # noqa: PTH110, PTH118
             return "virtual environment"
-        if rules is not None and rules.ignored(row.path, folder=True):
+        if rules is not None and rules.ignored(path, folder=True):
+            return "ignored by .gitignore"
+        return ""
+
+    def _file_reason(self, path: str, name: str, rules: _Ignores | None, tests: bool) -> str:
+        if not tests and name.endswith(".py") and any(fnmatch.fnmatchcase(name, pattern) for pattern in TEST_FILES):
+            return "test file"
+        if self.exclude.matches(path, self.settings.root):
+            return "excluded by the configuration"
+        if rules is not None and rules.ignored(path, folder=False):
             return "ignored by .gitignore"
         return ""
 
@@ -248,16 +273,11 @@ class _Walk:
     ) -> None:
         suffix = os.path.splitext(row.name)[1].lower()  # noqa: PTH122
         wanted = suffix in _KNOWN or self.include.matches(row.path, self.settings.root)
-        if not wanted:
+        if not wanted or not row.is_file():
             return
-        if not row.is_file():
-            return
-        if not tests and suffix == ".py" and any(fnmatch.fnmatchcase(row.name, pattern) for pattern in TEST_FILES):
-            self._skip(row.path, "test file", given)
-        elif self.exclude.matches(row.path, self.settings.root):
-            self._skip(row.path, "excluded by the configuration", given)
-        elif rules is not None and rules.ignored(row.path, folder=False):
-            self._skip(row.path, "ignored by .gitignore", given)
+        why = self._file_reason(row.path, row.name, rules, tests)
+        if why:
+            self._skip(row.path, why, given)
         else:
             self._file(row.path, row.name, given=given, package=package, prompts=prompts)
 

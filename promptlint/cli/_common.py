@@ -91,7 +91,16 @@ def settings_of(first: Path, given: dict[str, Any]) -> Any:
     rows = [_pattern_rules(text) for text in given.pop("per_file_ignores")]
     if rows:
         changes["per_file_ignores"] = (*settings.per_file_ignores, *rows)
-    for name in ("persona", "min_confidence", "profile", "tokenizer", "tests", "respect_gitignore", "cache_dir"):
+    for name in (
+        "persona",
+        "min_confidence",
+        "profile",
+        "tokenizer",
+        "tests",
+        "force_exclude",
+        "respect_gitignore",
+        "cache_dir",
+    ):
         value = given.pop(name)
         if value is not None:
             changes[name] = absolute(value) if name == "cache_dir" else value

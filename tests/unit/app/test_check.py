@@ -64,7 +64,9 @@ def run(tmp_path, monkeypatch):
             path.write_text(text)
         monkeypatch.setattr(pipeline, "load_rules", lambda extra=(): RULES)
         monkeypatch.setattr(pipeline, "read_project", lambda project, discovery, extra: reading or Reading())
-        monkeypatch.setattr(pipeline, "run", lambda reading, rules, assumptions: CheckResult(findings, (), {"profile": "typical"}))
+        monkeypatch.setattr(
+            pipeline, "run", lambda reading, rules, assumptions: CheckResult(findings, (), {"profile": "typical"})
+        )
         settings = replace(Settings(tmp_path), **changes)
         request = Request(tuple(tmp_path / path for path in paths), cwd or tmp_path, changed=changed)
         return pipeline.check(settings, request, use_cache=False)

@@ -194,3 +194,25 @@ def test_nested_and_repeated_paths_count_once(tmp_path):
     found = walk(tmp_path, "app", "app/sub", "app/a.py")
     assert found.files == [tmp_path / "app/a.py", tmp_path / "app/sub/b.py"]
     assert len(found.listed) == 3
+
+
+def test_force_exclude_holds_for_named_files(tmp_path):
+    tree(
+        tmp_path,
+        "pyproject.toml",
+        "a.py",
+        "test_a.py",
+        "old/b.py",
+        "tests/c.py",
+        "node_modules/d.py",
+        "gen/e.py",
+        "x/gen.py",
+    )
+    (tmp_path / ".gitignore").write_text("gen/\n")
+    names = ("a.py", "test_a.py", "old/b.py", "tests/c.py", "node_modules/d.py", "gen/e.py", "x/gen.py")
+    assert len(walk(tmp_path, *names, exclude=("old",)).given) == 7
+    found = walk(tmp_path, *names, exclude=("old",), force_exclude=True)
+    assert found.given == {tmp_path / "a.py", tmp_path / "x/gen.py"}
+    assert {item.why for item in found.listed if item.role == "skipped"} >= {
+        "test file", "test folder", "excluded by the configuration", "excluded by default", "ignored by .gitignore",
+    }  # fmt: skip

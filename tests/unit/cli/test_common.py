@@ -13,7 +13,7 @@ from promptlint.errors import UserError
 
 NOTHING = {
     "config": None, "isolated": False, "select": (), "extend_select": (), "ignore": (), "per_file_ignores": (), "exclude": (),
-    "persona": None, "min_confidence": None, "profile": None, "tokenizer": None, "tests": None, "respect_gitignore": None, "cache_dir": None,
+    "persona": None, "min_confidence": None, "profile": None, "tokenizer": None, "tests": None, "force_exclude": None, "respect_gitignore": None, "cache_dir": None,
 }  # fmt: skip
 
 
