@@ -26,7 +26,7 @@ from promptlint.caches.tally import DENOMINATORS, Sums, Tally
 from promptlint.errors import UserError
 from promptlint.report.simulate import CurvePoint, GroupRow, ReplicaRow, Sampling, SimulateReport
 from promptlint.traffic.read import Problem, Traffic
-from promptlint.traffic.record import Record
+from promptlint.traffic.record import Record, Unreadable
 
 __all__ = ["ENGINES", "Requests", "Result", "Setup", "simulate"]
 
@@ -184,11 +184,8 @@ class Requests:
                     self._note(record, f"repeats the id of line {line}; both are replayed", "id")
             try:
                 made = self._request(record, blocks, chains, unknown)
-            except (OverflowError, TypeError, ValueError) as error:
-                self._refuse(record, f"cannot be packed: {error}", "token_ids")
-                continue
-            if made is None:
-                self._refuse(record, "no tokens", "token_ids" if record.token_ids is not None else "")
+            except Unreadable as error:
+                self._refuse(record, error.reason, error.field)
                 continue
             if record.output_length and record.output_tokens is None:
                 unknown += record.output_length
@@ -207,7 +204,7 @@ class Requests:
 
     def _request(
         self, record: Record, blocks: dict[Hashable, int], chains: Chains, unknown: int
-    ) -> Request | BlockRequest | None:
+    ) -> Request | BlockRequest:
         labels = tuple(
             (kind, str(value))
             for kind, value in (
@@ -223,7 +220,7 @@ class Requests:
             size = record.block_size or self.block_size
             length = record.input_length if record.input_length is not None else len(record.hash_ids) * size
             if not record.hash_ids or length < 1:
-                return None
+                raise Unreadable("no tokens", "hash_ids")
             ids = [blocks.setdefault((record.namespace, one), len(blocks)) for one in record.hash_ids]
             if self.as_blocks:
                 return BlockRequest(name, ids, length, size, session=session, labels=labels)
@@ -232,15 +229,15 @@ class Requests:
                 prompt += pack(range(unknown, unknown + length - len(prompt) // TOKEN_BYTES))
             output, kept = b"", None
         elif record.token_ids is not None:
-            prompt, output, kept = pack(record.token_ids), b"", None
+            prompt, output, kept = _packed(record.token_ids, "token_ids"), b"", None
         elif self.render is not None:
             prompt, output, kept = self.render(record)
         else:
-            raise ValueError("text needs a tokenizer")
+            raise Unreadable("text needs a tokenizer")
         if not prompt:
-            return None
+            raise Unreadable("no tokens", "token_ids" if record.token_ids is not None else "")
         if record.output_tokens is not None:
-            output = pack(record.output_tokens)
+            output = _packed(record.output_tokens, "output_tokens")
         elif record.output_length and not output and kept is None:
             output = pack(range(unknown, unknown + record.output_length))
         request = Request(
@@ -263,12 +260,20 @@ def _namespace(record: Record) -> Hashable:
     return (record.model, plain) if record.model else plain
 
 
+def _packed(tokens: list[int], field_name: str) -> bytes:
+    try:
+        return pack(tokens)
+    except OverflowError:
+        index = next(index for index, token in enumerate(tokens) if not 0 <= token < 1 << 32)
+        raise Unreadable("expected a token id of at most 32 bits", f"{field_name}[{index}]") from None
+
+
 def _whole(extra: Mapping[str, Any], field_name: str) -> int | None:
     value = extra.get(field_name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{field_name}: expected a whole number, found {value!r}")
+        raise Unreadable(f"expected a whole number, found {str(value)[:40]!r}", field_name)
     return value
 
 
@@ -473,17 +478,17 @@ class _TokenRun(_Run):
         assert self._provider is not None
         return ProviderCache(self._provider, ttl=setup.ttl, delay=setup.delay)
 
-    def scheduler(self) -> Scheduler:
+    def scheduler(self, cache: Any) -> Scheduler:
         setup = self.setup
         assert setup.schedule is not None
         options: dict[str, Any] = {} if setup.max_running is None else {"max_running": setup.max_running}
         if setup.engine == "sglang":
             if setup.batch_tokens is not None:
                 options["max_prefill_tokens"] = setup.batch_tokens
-            return RadixScheduler(self.cache(setup.capacity), setup.schedule, **options)
+            return RadixScheduler(cache, setup.schedule, **options)
         if setup.batch_tokens is not None:
             options["max_batched_tokens"] = setup.batch_tokens
-        return PagedScheduler(self.cache(setup.capacity), setup.schedule, **options)
+        return PagedScheduler(cache, setup.schedule, **options)
 
     def replay(self, requests: Iterable[Any]) -> None:
         setup = self.setup
@@ -510,7 +515,8 @@ class _TokenRun(_Run):
 
     def _scheduled(self, requests: Iterable[Request]) -> None:
         setup = self.setup
-        fleet = Fleet([self.scheduler() for _ in range(setup.replicas)], router(setup.router, setup.replicas))
+        caches = [self.cache(setup.capacity) for _ in range(setup.replicas)]
+        fleet = Fleet([self.scheduler(cache) for cache in caches], router(setup.router, setup.replicas))
         feed = self._shadowed(requests)
         done: Iterator[Finished]
         done = paced(fleet, feed, setup.service_time) if setup.pace else closed_loop(fleet, feed, setup.window)
@@ -520,6 +526,9 @@ class _TokenRun(_Run):
                 self._waits.append(one.first_token - one.arrival)
                 self._ends.append(one.end)
         self.stats = fleet.stats
+        # Which request an eviction belongs to is not known when many run at once: the sum is.
+        size = 1 if setup.engine == "sglang" else setup.block_size
+        self.tally.total.evicted_tokens = sum(cache.evicted for cache in caches) * size
 
     def _shadowed(self, requests: Iterable[Request]) -> Iterator[Request]:
         """In file order, beside the scheduler: the bounds and the run without one."""

@@ -118,7 +118,7 @@ def text(report: SimulateReport) -> str:
     )
     lines.append(f"hit rate   {_percent(report.hit_rate)}  ({report.denominator})")
     lines.append(
-        f"           {_percent(report.block_hit_rate)}  of full {'pages' if report.engine == 'sglang' else 'blocks'};"
+        f"           {_percent(report.block_hit_rate)}  of {_UNITS.get(report.engine, 'full blocks')};"
         f" {_percent(report.request_hit_rate).strip()} of requests found something"
     )
     if report.bounds:
@@ -162,14 +162,15 @@ def text(report: SimulateReport) -> str:
             )
             for point in report.curve
         ]
-        lines += ["", *_table(("capacity, tokens", "hit rate", "of full blocks"), points)]
+        lines += ["", *_table(("capacity, tokens", "hit rate", "of blocks"), points)]
     if report.refused:
         lines.append(f"\n{report.refused:,} requests do not fit the capacity; they are in no rate")
     if report.problems:
-        lines.append(f"\n{len(report.problems):,} records could not be read")
+        lines.append(f"\n{len(report.problems):,} problems in the input")
     return "\n".join(lines) + "\n"
 
 
+_UNITS = {"sglang": "full pages", "block-lru": "blocks"}
 _MEANING = {
     "content": "the prompts themselves share no more; change what is sent",
     "capacity": "more memory would be reused",
