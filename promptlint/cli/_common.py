@@ -46,6 +46,11 @@ def settings_options(function: _Function) -> _Function:
                 help="Files and folders to leave out, on top of the configuration.",
             ),
             click.option(
+                "--force-exclude/--no-force-exclude",
+                default=None,
+                help="Leave out excluded files even when they are named.",
+            ),
+            click.option(
                 "--persona", type=click.Choice(PERSONAS), help="Who reads: regular (default), pedantic or auditor."
             ),
             click.option(

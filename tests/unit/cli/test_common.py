@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from promptlint.cli import _common
-from promptlint.cli._common import emit, foreign_owners, settings_of, use_color, warn
+from promptlint.cli._common import emit, foreign_owners, settings_of, settings_options, use_color, warn
 from promptlint.errors import UserError
 
-NOTHING = {
-    "config": None, "isolated": False, "select": (), "extend_select": (), "ignore": (), "per_file_ignores": (), "exclude": (),
-    "persona": None, "min_confidence": None, "profile": None, "tokenizer": None, "tests": None, "force_exclude": None, "respect_gitignore": None, "cache_dir": None,
-}  # fmt: skip
+NOTHING = click.command("x")(settings_options(lambda **given: given)).main([], standalone_mode=False)
+NOTHING.pop("no_cache")
+"""What click passes on when none of the options is given."""
 
 
 def settings(root: Path, **given):
@@ -43,6 +43,12 @@ def test_the_command_line_comes_after_the_file(tmp_path):
     assert changed.extend_exclude == ("gen",)
     assert changed.tests
     assert settings(tmp_path, isolated=True).select == ()
+
+
+def test_every_option_is_used(tmp_path):
+    given = dict(NOTHING)
+    settings_of(tmp_path, given)
+    assert given == {}
 
 
 def test_a_named_configuration_file(tmp_path):
