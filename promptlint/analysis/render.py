@@ -25,9 +25,12 @@ from promptlint.ir import (
     Hole,
     Media,
     Prompt,
+    Repeat,
     Segment,
     Text,
     Volatility,
+    blocks_of,
+    holes_of,
 )
 from promptlint.source import Span
 
@@ -185,6 +188,7 @@ class _Context:
     over: Hole | None = None
     times: int = 1
     append: bool = False
+    element_tokens: int = 0  # of all elements of the loop's list together, for each slot of the body that prints them
 
 
 class _Walker:
@@ -245,7 +249,8 @@ class _Walker:
                 before = self.choice(node.guard, node.arms, before, context)
             else:
                 self.block, self.block_index = _first_block(node.body), self.block_index + 1
-                before, inner = self.loop(node.over, node.growth, bool(node.body), before, context)
+                slots = [hole for block in blocks_of(node.body) for hole in holes_of(block.segments)]
+                before, inner = self.loop(node, slots, before, context)
                 self.block = None
                 before = max(before, self.blocks(node.body, before, inner))
         return before
@@ -296,14 +301,20 @@ class _Walker:
             return self.hole(segment, before, context)
         if isinstance(segment, Choice):
             return self.choice(segment.guard, segment.arms, before, context)
-        before, inner = self.loop(segment.over, segment.growth, bool(segment.body), before, context)
+        slots = list(holes_of(segment.body))
+        before, inner = self.loop(segment, slots, before, context)
         return max(before, self.segments(segment.body, before, inner))
 
     def hole(self, hole: Hole, before: Volatility, context: _Context) -> Volatility:
         if hole.growth is Growth.APPEND and not context.append:
             self.add(hole, self.assumptions.profile.size(hole), Volatility.SESSION, before, context, append=True)
             return max(before, hole.volatility, Volatility.TURN)
-        tokens = 0 if context.append else self.assumptions.profile.size(hole)
+        if context.append:
+            tokens = 0
+        elif context.over is not None and _is_element(hole, context.over):
+            tokens = context.element_tokens
+        else:
+            tokens = self.assumptions.profile.size(hole) * context.times
         return self.add(hole, tokens, hole.volatility, before, context)
 
     def choice(
@@ -328,6 +339,7 @@ class _Walker:
                 context.over,
                 context.times,
                 context.append,
+                context.element_tokens,
             )
             if arm and isinstance(arm[0], Block | BlockChoice | BlockRepeat):
                 behind = self.blocks(arm, before, inner)  # type: ignore[arg-type]
@@ -340,9 +352,10 @@ class _Walker:
         return after
 
     def loop(
-        self, over: Hole, growth: Growth, has_body: bool, before: Volatility, context: _Context
+        self, repeat: Repeat | BlockRepeat, slots: list[Hole], before: Volatility, context: _Context
     ) -> tuple[Volatility, _Context]:
         """The list of a loop, and the context of its body. A growing history counts as a whole at its list."""
+        over, growth = repeat.over, repeat.growth
         # A list that is filled in a loop grows by appending too; only a conversation grows from request to request.
         history = over.kind is BlockKind.HISTORY or any(origin.kind == "history" for origin in over.origins)
         append = over.volatility > Volatility.PROCESS and (
@@ -352,7 +365,9 @@ class _Walker:
             self.add(over, self.assumptions.profile.size(over), Volatility.SESSION, before, context, append=True)
             before = max(before, over.volatility, Volatility.TURN)
             return before, _Context(context.arms, context.guards, context.floor, over, 1, append=True)
-        tokens = 0 if has_body or context.append else self.assumptions.profile.size(over)
+        size = self.assumptions.profile.size(over)
+        elements = [slot for slot in slots if _is_element(slot, over)]
+        tokens = 0 if repeat.body or context.append else size
         before = self.add(over, tokens, over.volatility, before, context)
         return before, _Context(
             context.arms,
@@ -361,7 +376,13 @@ class _Walker:
             over,
             context.times * self.assumptions.profile.repeats,
             context.append,
+            size // len(elements) if elements else 0,
         )
+
+
+def _is_element(hole: Hole, over: Hole) -> bool:
+    """Whether a slot of a loop's body prints the elements of the loop's list: it changes for the same reason."""
+    return any(origin == other for origin in hole.origins for other in over.origins)
 
 
 def _first_block(nodes: tuple[BlockNode, ...]) -> Block | None:

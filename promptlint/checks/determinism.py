@@ -10,6 +10,7 @@ from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
 from promptlint.checks.volatile_in_prefix import origins_of
 from promptlint.ir import Hole, Origin, Volatility
+from promptlint.source import Span
 
 __all__ = ["Params", "check"]
 
@@ -17,13 +18,14 @@ __all__ = ["Params", "check"]
 @dataclass(frozen=True, slots=True)
 class Params:
     """`sources`: kinds of origin. `in_template`: "only" (the order arises in a template) or "never". `counts_itself`: the part is fixed but for its
-    order, so its own tokens are lost too.
+    order, so its own tokens are lost too. `at`: the place is the "source" of the order, or the "iteration" that makes one out of a set.
     """
 
     sources: tuple[str, ...]
     min_tokens_behind: int = 32
     in_template: str = "never"
     counts_itself: bool = False
+    at: str = "source"
 
 
 def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
@@ -42,13 +44,13 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 in_template = not origin.span.path.endswith((".py", ".pyi"))
                 if origin.kind not in params.sources or (params.in_template == "only") != in_template:
                     continue
-                found = _raise(context, rule, params, site=site, item=item, origin=origin)
+                found = _raise(context, rule, params, site=site, item=item, hole=hole, origin=origin)
                 if found is not None:
                     yield found
 
 
 def _raise(
-    context: Context, rule: Rule, params: Params, *, site: CallSite, item: Item, origin: Origin
+    context: Context, rule: Rule, params: Params, *, site: CallSite, item: Item, hole: Hole, origin: Origin
 ) -> Raised | None:
     # An order that differs between processes also loses the session's history whenever another process answers the next turn.
     behind = tokens_behind(site.rendered, item, max(origin.volatility, Volatility.TURN))
@@ -62,7 +64,7 @@ def _raise(
         finding(
             rule,
             context,
-            origin.span,
+            _place(hole, origin, params),
             f"the order of `{short(origin.expression)}` differs {each}, ahead of {behind} tokens",
             confidence=origin.confidence,
             cost=cost,
@@ -72,7 +74,7 @@ def _raise(
             expression=origin.expression,
             volatility=origin.volatility,
             block=item.kind,
-            trace=[*origin.steps, *(item.node.steps if isinstance(item.node, Hole) else ())],
+            trace=[*origin.steps, *hole.steps],
         ),
         subject=(site.id, item.index, origin.kind),
     )
@@ -80,3 +82,8 @@ def _raise(
 
 def _own_tokens(site: CallSite, item: Item) -> int:
     return item.tokens + sum(other.tokens for other in site.rendered.after(item) if other.over is item.node)
+
+
+def _place(hole: Hole, origin: Origin, params: Params) -> Span:
+    """The source; for a set the call that iterates over it, where the value that is printed is one."""
+    return hole.span if params.at == "iteration" and "(" in hole.expression else origin.span

@@ -37,12 +37,13 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 continue
             now = site.estimated_hit_rate
             expression = item.node.expression if isinstance(item.node, Hole) else ""
-            place = item.block.placed or item.block.span if item.block else site.prompt.span
+            placed = item.block.placed if item.block else None
+            place = placed if placed is not None and site.prompt.span.contains(placed) else site.prompt.span
             yield Raised(
                 finding(
                     rule,
                     context,
-                    place if place.path == site.prompt.path else site.prompt.span,
+                    place,
                     f"`{short(expression)}` is also sent under another system text or tools ({first.prompt.function})",
                     confidence=Confidence.MEDIUM,
                     site=site,
