@@ -7,9 +7,11 @@ tokens, as that many equal tokens), text through a renderer and a tokenizer.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -228,6 +230,11 @@ class Requests:
             if len(prompt) < length * TOKEN_BYTES:  # a partial last block without an id is known to nobody else
                 prompt += pack(range(unknown, unknown + length - len(prompt) // TOKEN_BYTES))
             output, kept = b"", None
+            pages = record.extra.get("kept_hash_ids", [*record.hash_ids, *record.extra.get("output_hash_ids", ())])
+            if len(pages) > len(record.hash_ids) or "kept_hash_ids" in record.extra:  # anonymous traffic: the answer's pages
+                named = [blocks.setdefault((record.namespace, one), len(blocks)) for one in pages]
+                kept = b"".join([pack((one,)) * size for one in named])
+                output = pack(range(unknown, unknown + (record.output_length or 0)))
         elif record.token_ids is not None:
             prompt, output, kept = _packed(record.token_ids, "token_ids"), b"", None
         elif self.render is not None:
@@ -317,12 +324,25 @@ def simulate(
         )
     run = _BlockRun(setup) if setup.engine == "block-lru" else _TokenRun(setup)
     order: list[Any] = []
-    run.replay(_noted(sampled(requests, setup.sample) if setup.sample < 1 else requests, order, progress))
+    with _no_collector():
+        run.replay(_noted(sampled(requests, setup.sample) if setup.sample < 1 else requests, order, progress))
     if not run.results:
         raise UserError("no request to replay")
     curve = run.curve(lambda: sampled(requests, setup.sample)) if setup.curve else ()
     report = run.report(curve)
     return Result(report, [(name, *run.results[name]) for name in order], run.tally.refused)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """The caches leave no garbage in cycles, and a collector that walks millions of live nodes makes time quadratic."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _noted(requests: Iterable[Any], order: list[Any], progress: Callable[[int], None] | None) -> Iterator[Any]:
