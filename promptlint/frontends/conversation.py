@@ -11,12 +11,14 @@ from functools import lru_cache
 
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes
 from jinja2.ext import Extension
-from jinja2.parser import Parser
 
-__all__ = ["EXTENSIONS", "HISTORY_NAMES", "Conversation", "Generation", "conversation_of"]
+from promptlint.frontends.chat_template_worker import Generation
+
+__all__ = ["EXTENSIONS", "HISTORY_NAMES", "Conversation", "conversation_of"]
 
 HISTORY_NAMES = (
     "messages",
+    "conversations",  # a batch of them
     "history",
     "chat_history",
     "conversation",
@@ -24,19 +26,8 @@ HISTORY_NAMES = (
     "conversation_history",
     "turns",
 )
+_ENGINE = frozenset(("messages", "conversations"))  # what an engine calls the history that it gives to a chat template
 _FIELDS = frozenset(("role", "content"))
-
-
-class Generation(Extension):
-    """`{% generation %} … {% endgeneration %}`, with which transformers marks the text of the assistant. It renders as its body."""
-
-    tags = {"generation"}  # noqa: RUF012 (Jinja reads it from the class)
-
-    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        """The body, as a scope of its own."""
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body).set_lineno(line)
 
 
 EXTENSIONS: tuple[str | type[Extension], ...] = ("jinja2.ext.do", "jinja2.ext.loopcontrols", Generation)
@@ -46,7 +37,7 @@ EXTENSIONS: tuple[str | type[Extension], ...] = ("jinja2.ext.do", "jinja2.ext.lo
 class Conversation:
     """What a template over messages refers to: `history` is the name that it runs over, `names` all that it is given.
 
-    `pure`: it is a chat template, which an engine renders; the others belong to an application.
+    `pure`: it runs over `messages`, as an engine calls them; the others belong to an application, which writes more around its history.
     """
 
     history: str
@@ -57,7 +48,11 @@ class Conversation:
 @lru_cache(maxsize=512)
 def conversation_of(text: str) -> Conversation | None:
     """What a template over messages refers to; None for every other text, broken ones included."""
-    if "role" not in text or "{" not in text or not any(name in text for name in HISTORY_NAMES):
+    if (
+        ("role" not in text and "content" not in text)
+        or "{" not in text
+        or not any(name in text for name in HISTORY_NAMES)
+    ):
         return None
     environment = Environment(extensions=EXTENSIONS, cache_size=0)  # noqa: S701 (nothing is rendered)
     try:
@@ -66,16 +61,13 @@ def conversation_of(text: str) -> Conversation | None:
     except (TemplateSyntaxError, RecursionError):
         return None
     fields: set[object] = {node.attr for node in tree.find_all(nodes.Getattr)}
-    fields |= {node.arg.value for node in tree.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Const)}
-    if not fields >= _FIELDS and not (_FIELDS & fields and "add_generation_prompt" in names):
+    fields |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
+    if not _FIELDS & fields:
         return None
     looped = {name.name for loop in tree.find_all(nodes.For) for name in _names(loop.iter)}
     for name in HISTORY_NAMES:
-        if name in names and (name in looped or name == "messages"):
-            pure = name == "messages" and bool(
-                names & {"add_generation_prompt", "bos_token", "eos_token"} or names == {name}
-            )
-            return Conversation(name, names, pure)
+        if name in names and (name in _ENGINE or (name in looped and fields >= _FIELDS)):
+            return Conversation(name, names, name in _ENGINE)
     return None
 
 

@@ -1,0 +1,500 @@
+"""Chat templates, judged by rendering: does one rewrite what it wrote before?
+
+A template is given a synthetic conversation at every length. A *request* is a prompt that is sent: the messages up to a user's or a tool's, with the generation prompt. The *text* at a
+length is the same without it. Then
+
+- `stable`: every text begins with the shorter ones, and every request with the one before it;
+- `stable-in-serving`: the requests do; texts that end with an answer, which no engine is ever asked for, do not;
+- `generation-prompt-not-replayed`: the texts do, the requests do not: what the template writes to start an answer is written otherwise in
+  front of the finished one;
+- `rewrites-history`: neither do.
+
+Patterns in the source say little about this (a rule on `loop.last` and its like was right in 38 % of 114 templates); rendering is exact. It runs in
+another process, with bounds on time, loops, output and memory, since a template is somebody else's program.
+
+Of an application's own template over a history only this is judged: whether the messages that were sent before are written as before. What it
+writes around them is its prompt, which the Jinja front end reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from promptlint.catalog.names import load_names
+from promptlint.frontends import chat_template_worker
+from promptlint.frontends.base import Project
+from promptlint.frontends.conversation import Conversation, conversation_of
+from promptlint.frontends.scalars import BrokenDataError, json_strings
+from promptlint.ir import Reading, TemplateVerdict, Unread
+
+__all__ = ["Form", "Renderer", "Verdict", "conversation", "judge", "read"]
+
+SECONDS = 10.0  # for one template, all renderings together; the slowest of 114 real ones took 0.4
+_NOON, _LATER = "2026-03-04T05:06:07", "2027-08-19T20:31:42"
+_JINJA = frozenset((".jinja", ".jinja2", ".j2"))
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"{what} a page.",
+            "parameters": {
+                "type": "object",
+                "properties": {"page": {"type": "string", "description": "Name of the page."}},
+                "required": ["page"],
+            },
+        },
+    }
+    for name, what in (("find_page", "Finds"), ("read_page", "Reads"))
+]
+_TOOL_MARK, _SYSTEM_MARK = "Finds a page.", "RULES-OF-THE-HOUSE"
+
+
+class RenderError(Exception):
+    """The template was not rendered. `kind`: syntax, forbidden, include, limit, refused, undefined, failed."""
+
+    def __init__(self, reason: str, kind: str, line: int) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The shape of a conversation. Templates differ in what they accept; the first form that one renders is the one that it is judged by."""
+
+    system: bool = True
+    tools: bool = True  # tool calls and their results, and the tools themselves
+    arguments: str = "object"  # of a tool call: an object, or its JSON as text
+    parts: bool = False  # contents as lists of parts
+    content: str | None = ""  # of a message that calls a tool
+    reasoning: bool = True
+    fill: bool = False  # names that the template was expected to be given get a value
+
+
+_FORMS = (
+    Form(),
+    Form(arguments="text"),
+    Form(parts=True),
+    Form(parts=True, arguments="text"),
+    Form(content=None),
+    Form(fill=True),
+    Form(system=False),
+    Form(system=False, arguments="text"),
+    Form(tools=False),
+    Form(tools=False, parts=True),
+    Form(tools=False, system=False),
+    Form(tools=False, system=False, parts=True),
+    Form(tools=False, system=False, reasoning=False),
+    Form(tools=False, system=False, fill=True),
+)
+
+
+def conversation(form: Form) -> list[dict[str, Any]]:
+    """System text, then twice: a question, an answer with reasoning that calls a tool, its result, the final answer; then a third question."""
+
+    def content(text: str) -> Any:
+        return [{"type": "text", "text": text}] if form.parts else text
+
+    messages: list[dict[str, Any]] = []
+    if form.system:
+        messages.append({"role": "system", "content": content(f"{_SYSTEM_MARK} are few.")})
+    for turn in (1, 2):
+        messages.append({"role": "user", "content": content(f"QUESTION-{turn} is what?")})
+        answer: dict[str, Any] = {
+            "role": "assistant",
+            "content": form.content if form.tools else content(f"REPLY-{turn} is given."),
+        }
+        if form.reasoning:  # under each of the names that templates know
+            answer |= dict.fromkeys(("reasoning_content", "reasoning", "thinking"), _thought(turn))
+        if form.tools:
+            arguments: Any = {"page": f"PAGE-{turn}"}
+            call = {
+                "name": "find_page",
+                "arguments": arguments if form.arguments == "object" else json.dumps(arguments),
+            }
+            answer["tool_calls"] = [{"id": f"call0000{turn}", "type": "function", "function": call}]
+        messages.append(answer)
+        if form.tools:
+            result = {
+                "role": "tool",
+                "content": content(f"RESULT-{turn} is found."),
+                "tool_call_id": f"call0000{turn}",
+                "name": "find_page",
+            }
+            messages += [result, {"role": "assistant", "content": content(f"ANSWER-{turn} is done.")}]
+    messages.append({"role": "user", "content": content("QUESTION-3 is what?")})
+    return messages
+
+
+def _thought(turn: int) -> str:
+    return f"THOUGHT-{turn} comes to mind."
+
+
+_MARKS = tuple(f"{word}-{turn}" for turn in (1, 2, 3) for word in ("QUESTION", "REPLY", "PAGE", "RESULT", "ANSWER"))
+
+
+class Renderer:
+    """The process that renders, started when it is first needed and again after it had to be ended. Use it as a context manager."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str] = queue.Queue()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.wait()
+
+    def render(self, template: str, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The answers of the worker, one for each job. Raises RenderError of the kind `limit` when time is over."""
+        process = self._process or self._start()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps({"template": template, "jobs": jobs}) + "\n")
+            process.stdin.flush()
+            answer = self._answers.get(timeout=self.seconds)
+        except queue.Empty:
+            self.close()
+            raise RenderError(f"takes longer than {self.seconds:g} s", "limit", 1) from None
+        except OSError:
+            answer = ""
+        if not answer:
+            self.close()
+            raise RenderError("ends the process that renders it: it needs too much memory", "limit", 1)
+        answers: list[dict[str, Any]] = json.loads(answer)
+        return answers
+
+    def _start(self) -> subprocess.Popen[str]:
+        """A Python that runs the worker's file: it finds Jinja where we do, and nothing of the analysed project."""
+        path = os.pathsep.join(entry for entry in sys.path if entry and Path(entry).is_dir())
+        process = subprocess.Popen(  # noqa: S603 (our own file, by our own interpreter)
+            [sys.executable, "-P", "-X", "utf8", chat_template_worker.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        self._process = process
+        answers: queue.Queue[str] = queue.Queue()
+        self._answers = answers
+        stream = process.stdout
+        assert stream is not None
+
+        def collect() -> None:
+            try:
+                for line in stream:
+                    answers.put(line)
+            except ValueError:  # closed under our hands
+                pass
+            answers.put("")
+
+        threading.Thread(target=collect, daemon=True).start()
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of a template, without its path; see ir.TemplateVerdict. `form` is the conversation that it was judged by."""
+
+    verdict: str
+    drops_reasoning: bool
+    moves_tools: bool
+    moves_system: bool
+    date: str
+    line: int
+    reusable_share: float
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class _Renderings:
+    """Texts and requests by number of messages. A length at which nothing is sent may have no text."""
+
+    texts: dict[int, str]
+    requests: dict[int, str]
+
+
+def judge(text: str, renderer: Renderer, given: Conversation | None = None) -> Verdict:
+    """The verdict on a template over messages. Raises RenderError when no form of conversation renders, or the template goes beyond the bounds."""
+    given = given or conversation_of(text) or Conversation("messages", frozenset(), pure=True)
+    return _Judge(text, renderer, given).verdict()
+
+
+class _Judge:
+    """The judgement of one template."""
+
+    def __init__(self, text: str, renderer: Renderer, given: Conversation) -> None:
+        self.text = text
+        self.renderer = renderer
+        self.given = given
+
+    def verdict(self) -> Verdict:
+        form, seen = self.first_that_renders()
+        steps = list(pairwise(sorted(seen.requests)))
+        if self.given.pure:
+            verdict, guilty = self.compare(seen)
+        else:
+            verdict, guilty = self.compare_history(form, seen)
+        requests = [seen.requests[length] for length in sorted(seen.requests)]
+        changed = verdict == "rewrites-history"
+        date, date_line = self.date(form)
+        line = self.blame(form, *guilty) if guilty else date_line
+        share = min(
+            (_common(seen.requests[a], seen.requests[b]) / max(len(seen.requests[b]), 1) for a, b in steps), default=1.0
+        )
+        return Verdict(
+            verdict,
+            changed and form.reasoning and _drops(requests),
+            changed and form.tools and _moves(requests, _TOOL_MARK),
+            changed and form.system and _moves(requests, _SYSTEM_MARK),
+            date,
+            line,
+            round(share, 4),
+            form,
+        )
+
+    # ---- rendering
+
+    def job(self, form: Form, length: int, request: bool, *, now: str = _NOON, trace: bool = False) -> dict[str, Any]:
+        messages = conversation(form)[:length]
+        variables: dict[str, Any] = {
+            "messages": messages,
+            "conversations": [messages],
+            self.given.history: [messages] if self.given.history == "conversations" else messages,
+            "tools": TOOLS if form.tools else None,
+            "add_generation_prompt": request,
+            "bos_token": "<s>",
+            "eos_token": "</s>",
+            "pad_token": "<pad>",
+            "unk_token": "<unk>",
+        }
+        if form.fill or not self.given.pure:
+            for name in self.given.names - variables.keys() - {"strftime_now", "raise_exception", "now"}:
+                tools = TOOLS if not self.given.pure else json.dumps(TOOLS)
+                variables[name] = tools if load_names().fact(name).origin == "tools" else f"the {name}"
+        return {"variables": variables, "now": now, "trace": trace}
+
+    def first_that_renders(self) -> tuple[Form, _Renderings]:
+        first: RenderError | None = None
+        for form in _FORMS:
+            try:
+                return form, self.all_lengths(form)
+            except RenderError as error:
+                if error.kind in {"syntax", "forbidden", "include", "limit"}:
+                    raise
+                first = first or error
+        assert first is not None
+        raise first
+
+    def all_lengths(self, form: Form) -> _Renderings:
+        messages = conversation(form)
+        asked = [(n, False) for n in range(1, len(messages) + 1)] + [
+            (n, True) for n, message in enumerate(messages, 1) if message["role"] in {"user", "tool"}
+        ]
+        sent = {n for n, request in asked if request}
+        answers = self.renderer.render(self.text, [self.job(form, n, request) for n, request in asked])
+        found = _Renderings({}, {})
+        for (length, request), answer in zip(asked, answers, strict=True):
+            if "text" in answer:
+                (found.requests if request else found.texts)[length] = answer["text"]
+            elif length in sent or answer["kind"] in {"limit", "forbidden"}:
+                raise RenderError(answer["error"], answer["kind"], answer["line"])
+        return found
+
+    # ---- comparing
+
+    def compare(self, seen: _Renderings) -> tuple[str, tuple[tuple[int, bool], tuple[int, bool]] | None]:
+        """The verdict, and the two renderings that show why."""
+        texts = [(a, b) for a, b in pairwise(sorted(seen.texts)) if not seen.texts[b].startswith(seen.texts[a])]
+        requests = [
+            (a, b) for a, b in pairwise(sorted(seen.requests)) if not seen.requests[b].startswith(seen.requests[a])
+        ]
+        if not texts and not requests:
+            return "stable", None
+        if not requests:
+            a, b = texts[0]
+            return "stable-in-serving", ((a, False), (b, False))
+        if not texts:
+            a, b = requests[0]
+            return "generation-prompt-not-replayed", ((a, True), (b, True))
+        for a, b in requests:
+            if not seen.requests[b].startswith(seen.texts.get(a, seen.requests[a])):
+                return "rewrites-history", ((a, True), (b, True))
+        a, b = texts[0]
+        return "rewrites-history", ((a, False), (b, False))
+
+    def compare_history(
+        self, form: Form, seen: _Renderings
+    ) -> tuple[str, tuple[tuple[int, bool], tuple[int, bool]] | None]:
+        """Of an application's template: are the messages of one request, but for the newest, written so in the next?"""
+        for a, b in pairwise(sorted(seen.requests)):
+            earlier = seen.requests[a]
+            old = json.dumps(conversation(form)[: a - 1])
+            ends = [earlier.find(mark) + len(mark) for mark in _MARKS if mark in old and mark in earlier]
+            if ends and _common(earlier, seen.requests[b]) < max(ends):
+                return "rewrites-history", ((a, True), (b, True))
+        return "stable", None
+
+    def date(self, form: Form) -> tuple[str, int]:
+        """Whether the clock changes the prompt, with and without a system message, and the line that prints it."""
+        for word, shape in (("always", form), ("without-system", replace(form, system=False))):
+            if word == "without-system" and not form.system:
+                continue
+            length = len(conversation(shape))
+            jobs = [self.job(shape, length, request=True, now=now, trace=True) for now in (_NOON, _LATER)]
+            one, other = self.renderer.render(self.text, jobs)
+            if "text" in one and "text" in other and one["text"] != other["text"]:
+                return word, _first_difference(one, other)
+        return "never", 0
+
+    def blame(self, form: Form, one: tuple[int, bool], other: tuple[int, bool]) -> int:
+        """The template's line at which two renderings part."""
+        first, second = self.renderer.render(
+            self.text, [self.job(form, length, request, trace=True) for length, request in (one, other)]
+        )
+        return _first_difference(first, second) if "text" in first and "text" in second else 0
+
+
+def _common(one: str, other: str) -> int:
+    """Length of the common prefix, in characters."""
+    return len(os.path.commonprefix((one, other)))  # noqa: RUF071 (of characters is what we want)
+
+
+def _drops(requests: list[str]) -> bool:
+    """Whether reasoning that stood in one request is missing in a later one."""
+    for turn in (1, 2):
+        shown = [_thought(turn) in request for request in requests]
+        if True in shown and False in shown[shown.index(True) :]:
+            return True
+    return False
+
+
+def _moves(requests: list[str], mark: str) -> bool:
+    """Whether a text stands behind other messages in one request than in another."""
+    before = set()
+    for request in requests:
+        at = request.find(mark)
+        if at >= 0:
+            before.add(frozenset(other for other in _MARKS if 0 <= request.find(other) < at))
+    return len(before) > 1
+
+
+def _first_difference(one: dict[str, Any], other: dict[str, Any]) -> int:
+    """The line of the first condition that came out differently on the way to the first character that differs, else the line that wrote it."""
+    at = _common(one["text"], other["text"])
+    same, end = 0, 0
+    for (line, length, _), (line_then, length_then, _) in zip(one["chunks"], other["chunks"], strict=False):
+        if (line, length) != (line_then, length_then) or end + length > at:
+            break
+        same, end = same + 1, end + length
+    mine, mine_line = _way_to(one["chunks"][same:], at - end)
+    yours, yours_line = _way_to(other["chunks"][same:], at - end)
+    for (line, outcome), (line_then, outcome_then) in zip(mine, yours, strict=False):
+        if line != line_then:
+            return mine_line or yours_line
+        if outcome != outcome_then:
+            return line
+    return mine_line or yours_line
+
+
+def _way_to(chunks: list[tuple[int, int, list[tuple[int, bool]]]], at: int) -> tuple[list[tuple[int, bool]], int]:
+    """The decisions up to the piece that holds a character, and the line of that piece; 0 where the text ends before it."""
+    end = 0
+    way: list[tuple[int, bool]] = []
+    for line, length, decisions in chunks:
+        way += decisions
+        end += length
+        if end > at:
+            return way, line
+    return way, 0
+
+
+def read(project: Project, paths: Sequence[Path], *, seconds: float = SECONDS) -> Reading:
+    """The verdicts on the templates over messages among these files, tokenizer configurations included."""
+    reading = Reading()
+    with Renderer(seconds) as renderer:
+        for path in paths:
+            for place, line_of, text in _templates(project, path):
+                reading += _read_one(place, line_of, text, renderer)
+    return reading
+
+
+def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Renderer) -> Reading:
+    given = conversation_of(text)
+    if given is None:
+        return Reading()
+    try:
+        found = judge(text, renderer, given)
+    except RenderError as error:
+        if error.kind == "syntax" or not given.pure:
+            return Reading()  # the Jinja front end reports the one; the other was a guess
+        reason = {
+            "forbidden": "the chat template reaches for what a sandbox forbids",
+            "include": "the chat template cannot be judged alone: it",
+            "limit": "the chat template goes beyond the bounds of rendering: it",
+        }.get(error.kind, "no conversation that we know renders with this template")
+        joint = " " if error.kind in {"include", "limit"} else ": "
+        return Reading(unread=(Unread(path, line_of(error.line), f"{reason}{joint}{error}"),))
+    verdict = TemplateVerdict(
+        path,
+        found.verdict,
+        found.drops_reasoning,
+        found.moves_tools,
+        found.moves_system,
+        found.date,
+        line_of(found.line) if found.line else 0,
+        found.reusable_share,
+    )
+    return Reading(templates=(verdict,), parsed=(path,))
+
+
+def _templates(project: Project, path: Path) -> Iterator[tuple[str, Callable[[int], int], str]]:
+    """The texts of a file that may be chat templates, each with the function from its lines to those of the file."""
+    suffix = path.suffix.lower()
+    if suffix not in _JINJA and suffix != ".json":
+        return
+    source = project.source(path)
+    if source is None:
+        return
+    if suffix in _JINJA:
+        yield source.path, lambda line: line, source.text
+        return
+    if '"chat_template"' not in source.text:
+        return
+    try:
+        strings = json_strings(source)
+    except BrokenDataError:
+        return
+    for string in strings:
+        named = string.key[:1] == ("chat_template",) and (len(string.key) == 1 or string.key[-1] == "template")
+        if named:
+            yield source.path, lambda _, line=string.line: line, string.value  # type: ignore[misc]
