@@ -22,7 +22,7 @@ from promptlint.config import CONFIDENCES, Settings
 from promptlint.errors import UserError
 from promptlint.finding import PERSONAS, Finding, Fix, Note
 from promptlint.frontends.base import Project
-from promptlint.ir import Confidence, Prompt, Reading, TemplateVerdict
+from promptlint.ir import Confidence, Prompt, Reading, TemplateVerdict, blocks_of, text_of
 from promptlint.report import model
 from promptlint.source import Span
 
@@ -114,15 +114,29 @@ def assumptions_of(settings: Settings) -> Assumptions:
 
 
 def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path, ...] = ()) -> Reading:
-    """All front ends over one project. A template that Python renders is read there with its values; here once more on its own."""
-    from promptlint.frontends import jinja, prompt_file, python
+    """All front ends over one project. A template that Python fills is read there, with its values; the others are read on their own."""
+    from promptlint.frontends import chat_template, jinja, prompt_file, python
 
     reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules)
+    alone = Reading()
     if discovery.jinja:
-        reading += jinja.read(project, discovery.jinja)
+        alone += jinja.read(project, discovery.jinja)
     if discovery.prompts:
-        reading += prompt_file.read(project, discovery.prompts, templates=jinja.read_template)
-    return reading
+        alone += prompt_file.read(project, discovery.prompts, templates=jinja.read_template)
+    if discovery.jinja or discovery.prompts:
+        alone += chat_template.read(project, (*discovery.jinja, *discovery.prompts))
+    filled = {
+        (text.span.path, text.span.line)
+        for prompt in reading.prompts
+        for block in blocks_of(prompt.blocks)
+        for text in text_of(block.segments)
+    }
+    left = tuple(
+        prompt
+        for prompt in alone.prompts
+        if not any((prompt.path, line) in filled for line in range(prompt.span.line, prompt.span.end_line + 1))
+    )
+    return reading + replace(alone, prompts=left)
 
 
 def resolve_rules(names: Iterable[str], rules: Rules, where: str) -> frozenset[str]:
