@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,7 +15,10 @@ from promptlint.config import CONFIDENCES, PROFILES
 from promptlint.errors import UserError
 from promptlint.finding import PERSONAS
 
-__all__ = ["emit", "settings_of", "settings_options", "use_color", "warn"]
+if TYPE_CHECKING:
+    from promptlint.report.model import UnsupportedItem
+
+__all__ = ["emit", "settings_of", "settings_options", "use_color", "warn", "warn_unsupported"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 MAX_WARNINGS = 20  # lines on stderr; the report holds them all
@@ -146,6 +149,17 @@ def emit(text: str, output: Path | None) -> None:
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
+
+
+def warn_unsupported(items: Sequence[UnsupportedItem]) -> None:
+    """One line for each place that was not analysed; notebooks, which come in herds, share one."""
+    rest = [item for item in items if not item.path.endswith(".ipynb")]
+    books = [item for item in items if item.path.endswith(".ipynb")]
+    lines = [f"{item.path}:{item.line}: {item.reason}" for item in rest]
+    if books:
+        more = f" and {len(books) - 1} more" if len(books) > 1 else ""
+        lines.append(f"{books[0].path}{more}: notebooks are not supported")
+    warn(lines)
 
 
 def warn(lines: list[str]) -> None:

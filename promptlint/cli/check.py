@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from promptlint.cli._common import emit, foreign_owners, settings_of, settings_options, use_color, warn
+from promptlint.cli._common import (
+    emit,
+    foreign_owners,
+    settings_of,
+    settings_options,
+    use_color,
+    warn,
+    warn_unsupported,
+)
 from promptlint.config import FORMATS
 from promptlint.errors import UserError
 from promptlint.finding import SEVERITIES
@@ -66,7 +74,7 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     if others:
         warn([f"{', '.join(others)} also installs the package `promptlint`; uninstall one of them"])
     report = check(settings, request, use_cache=not no_cache and not overlay)
-    warn([f"{item.path}:{item.line}: {item.reason}" for item in report.unsupported])
+    warn_unsupported(report.unsupported)
     if given["statistics"]:
         from promptlint.report.text import statistics
 

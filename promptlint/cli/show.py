@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from promptlint.cli._common import emit, settings_of, settings_options, use_color, warn
+from promptlint.cli._common import emit, settings_of, settings_options, use_color, warn_unsupported
 from promptlint.errors import UserError
 
 
@@ -31,7 +31,7 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     no_cache = given.pop("no_cache")
     settings = settings_of(paths[0], given)
     report = check(settings, Request(paths, Path.cwd()), use_cache=not no_cache)
-    warn([f"{item.path}:{item.line}: {item.reason}" for item in report.unsupported])
+    warn_unsupported(report.unsupported)
     output = given["output_file"]
     text = (
         render(report, "json")

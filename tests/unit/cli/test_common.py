@@ -9,8 +9,17 @@ import click
 import pytest
 
 from promptlint.cli import _common
-from promptlint.cli._common import emit, foreign_owners, settings_of, settings_options, use_color, warn
+from promptlint.cli._common import (
+    emit,
+    foreign_owners,
+    settings_of,
+    settings_options,
+    use_color,
+    warn,
+    warn_unsupported,
+)
 from promptlint.errors import UserError
+from promptlint.report.model import UnsupportedItem
 
 NOTHING = click.command("x")(settings_options(lambda **given: given)).main([], standalone_mode=False)
 NOTHING.pop("no_cache")
@@ -116,3 +125,11 @@ def test_another_distribution_that_owns_our_package(tmp_path, monkeypatch):
         (tmp_path / f"{name}.dist-info").mkdir()
         (tmp_path / f"{name}.dist-info" / "RECORD").write_text(record)
     assert foreign_owners() == ["promptlint_cli"]
+
+
+def test_notebooks_share_one_warning(capsys):
+    rows = [UnsupportedItem(path, 1, "no") for path in ("a.ipynb", "b.py", "c.ipynb")]
+    warn_unsupported(rows)
+    assert capsys.readouterr().err == "warning: b.py:1: no\nwarning: a.ipynb and 1 more: notebooks are not supported\n"
+    warn_unsupported(rows[:1])
+    assert capsys.readouterr().err == "warning: a.ipynb: notebooks are not supported\n"
