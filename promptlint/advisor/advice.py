@@ -31,6 +31,15 @@ _PRESSURES = (0.7, 0.5, 0.35, 0.25)  # shares of the pool at which the tipping p
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """What may explain an observed hit rate, and the command that confirms it."""
+
+    cause: str
+    why: str
+    confirm_with: str
+
+
+@dataclass(frozen=True, slots=True)
 class PoolAdvice:
     """The advice on one pool. `facts` are what the rule saw; `tipping` is None when nothing that was tried tips the verdict."""
 
@@ -46,6 +55,7 @@ class PoolAdvice:
     order_now: tuple[str, ...]
     order_then: tuple[str, ...]
     measurement: str
+    causes: tuple[Cause, ...] = ()
 
 
 def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> PoolAdvice:
@@ -83,6 +93,7 @@ def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> 
         () if workload.order == "mixed" else tuple(block.label for block in workload.prompt),
         tuple(block.label for block in best_order(workload.prompt)),
         _measurement(workload),
+        _causes(workload, facts),
     )
 
 
@@ -323,3 +334,80 @@ def _tokens_for(pool: Pool, now: float, share: float) -> int:
 def _measurement(workload: Workload) -> str:
     source = f" --workload {workload.source}" if workload.source else ""
     return f"promptlint bench --target http://HOST:8000 --target http://HOST:30000{source}  (both servers, same GPU, same weights, warm and cold, at the arrival rate of production)"
+
+
+def _causes(workload: Workload, facts: Facts) -> tuple[Cause, ...]:
+    """Why the observed hit rate may be what it is, best supported first. None when nothing was observed, or it is what the description leads one to expect."""
+    observed = workload.observed_hit_rate
+    if observed is None:
+        return ()
+    expected, bound, tight = float(facts["hit_rate"]), float(facts["content_bound"]), float(facts["pressure"])
+    gap = max(0.0, bound - observed)
+    then = expected + float(facts["prompts.hit_rate_gain"])
+    rows: list[tuple[float, Cause]] = []
+    if then - expected > 0.02:
+        rows.append(
+            (
+                then - expected,
+                Cause(
+                    "text that changes stands ahead of text that does not",
+                    f"the order as described allows {expected:.1%}, the best order {then:.1%}",
+                    "promptlint check . ; promptlint diagnose TRAFFIC",
+                ),
+            )
+        )
+    else:
+        rows.append(
+            (
+                0.3 * gap,
+                Cause(
+                    "a clock, an id or an unordered list in the head of the prompt",
+                    f"the description allows {expected:.1%} but {observed:.1%} was observed: something in the code may change what is described as fixed",
+                    "promptlint check . ; promptlint diagnose TRAFFIC",
+                ),
+            )
+        )
+    routed = float(facts["routing.hit_rate_gain"])
+    if workload.replicas > 1:
+        rows.append(
+            (
+                0.25 * gap + routed,
+                Cause(
+                    "requests with one prefix go to different replicas",
+                    f"{workload.replicas} replicas behind {workload.router}; a cache-aware router gains {100 * routed:.0f} points here",
+                    f"promptlint simulate TRAFFIC --replicas {workload.replicas} --router {workload.router}",
+                ),
+            )
+        )
+    rows.append(
+        (
+            (0.2 if tight < 1 else 0.9) * gap,
+            Cause(
+                "the cache is too small, and evicts",
+                f"the pool pressure is {tight:.1f}; from 1 on, something that would be reused is evicted",
+                "promptlint simulate TRAFFIC --curve",
+            ),
+        )
+    )
+    rows.append(
+        (
+            0.9 * gap if not workload.prefix_caching else 0.1 * gap,
+            Cause(
+                "prefix caching is switched off, or a salt, LoRA or key separates the requests",
+                "equal prompts then share nothing",
+                "promptlint diagnose TRAFFIC --observed " + f"{observed:.2f}",
+            ),
+        )
+    )
+    if bound < 0.3:
+        rows.append(
+            (
+                1 - bound,
+                Cause(
+                    "the prompts share little",
+                    f"a cache without limit reaches {bound:.1%} on the described prompts",
+                    "promptlint simulate TRAFFIC --capacity-tokens unlimited",
+                ),
+            )
+        )
+    return tuple(cause for _, cause in sorted(rows, key=lambda row: -row[0]))

@@ -144,7 +144,7 @@ def _service(cost: Cost) -> Callable[[Step], float]:
         return cost.step(
             new=step.prefill_tokens,
             cached=step.context_tokens,
-            prefills=len(step.first_tokens),
+            prefills=step.prefills,
             decodes=step.decodes,
             context=step.decode_context,
         )

@@ -1,0 +1,469 @@
+"""The pipeline behind `promptlint advise`: workloads, code and traffic to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from promptlint import __version__
+from promptlint.advisor.advice import PoolAdvice, advise_pool
+from promptlint.advisor.estimate import MAX_REPLICAS, WARM_UP, Lever
+from promptlint.advisor.verdict import RuleBook, load_rule_book
+from promptlint.advisor.workload import Workload, default_requests, load_workloads, with_changes
+from promptlint.errors import UserError
+from promptlint.report.advise import Advice, EngineRow, LeverRow, ReasonRow, Reordering, VerdictRow
+
+__all__ = ["Asked", "load_measured", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user gave; names and meanings are those of the options of `promptlint advise`."""
+
+    paths: tuple[Path, ...] = ()
+    workload: Path | None = None
+    traffic: tuple[str, ...] = ()
+    apply_order: str | None = None
+    write_traffic: Path | None = None
+    measured: Path | None = None
+    current: str | None = None
+    observed: float | None = None
+    profile: str = "typical"
+    tokenizer: str | None = None
+    render: str | None = None
+    form: str = "auto"
+    tools: Path | None = None
+    extra_rules: tuple[Path, ...] = ()
+    no_tipping: bool = False
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the parts of a run contribute to the report."""
+
+    reorderings: list[Reordering] = field(default_factory=list)
+    assumptions: dict[str, Any] = field(default_factory=dict)
+    causes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    current: str | None = None
+    structured: float | None = None
+
+
+def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
+    """The report. Raises UserError for a workload, a measurement, traffic or a path that does not fit, and when nothing was given to advise on."""
+    said = _Said(current=asked.current)
+    if asked.paths or (asked.workload is None and not asked.traffic):
+        _advise_code(asked, said)
+    if asked.traffic:
+        _advise_traffic(asked, said, progress)
+    elif asked.apply_order or asked.write_traffic:
+        raise UserError("--apply-order and --write-traffic need --traffic")
+    book = load_rule_book(asked.extra_rules)
+    pools: list[PoolAdvice] = []
+    if asked.workload is not None:
+        for workload in load_workloads(asked.workload):
+            if progress:
+                progress(f"simulating {workload.name}")
+            pools.append(advise_pool(_changed(workload, asked), book, tipping=not asked.no_tipping))
+            said.causes += [vars_of(cause) for cause in pools[-1].causes]
+    return Advice(
+        __version__,
+        tuple(_verdict(pool) for pool in pools),
+        tuple(row for pool in pools for row in _levers(pool)),
+        tuple(row for pool in pools for row in _engines(pool, book)),
+        (*said.reorderings, *(row for pool in pools for row in _reordering(pool))),
+        {**said.assumptions, **_assumptions(pools, book)},
+        tuple(book.text()),
+        tuple(said.causes),
+        tuple(said.notes),
+    )
+
+
+def vars_of(cause: Any) -> dict[str, Any]:
+    """A likely cause as a mapping."""
+    return {"cause": cause.cause, "why": cause.why, "confirm_with": cause.confirm_with}
+
+
+def _advise_code(asked: Asked, said: _Said) -> None:
+    """Recommended orders of the call sites of analysed code, under the traffic profile."""
+    from promptlint.advisor.reorder import propose_all
+    from promptlint.app.check import Request as CheckRequest
+    from promptlint.app.check import analyse, find
+    from promptlint.app.discovery import absolute, project_root
+    from promptlint.config import load_settings
+
+    paths = asked.paths or (Path(),)
+    settings = replace(load_settings(project_root(absolute(paths[0])), None), profile=asked.profile)
+    if asked.tokenizer:
+        settings = replace(settings, tokenizer=asked.tokenizer)
+    request = CheckRequest(paths, Path.cwd())
+    analysis = analyse(settings, request, find(settings, request))
+    sites = analysis.result.call_sites
+    profile = f"profile {asked.profile}, no traffic log"
+    said.assumptions |= {"code": ", ".join(map(str, paths)), "call_sites": len(sites), **_profile_words(asked.profile)}
+    if not sites:
+        said.notes.append(
+            "No call site was read in the given paths: `promptlint show` says what was looked at, `promptlint record -- COMMAND` records what is sent."
+        )
+    inferred = _inferred_current([site.prompt.provider for site in sites])
+    if asked.current is None and inferred:
+        said.current = inferred
+    said.assumptions["current"] = f"{said.current or 'unknown'}" + (
+        " (inferred from the sinks)" if asked.current is None and inferred else ""
+    )
+    for proposal in propose_all(sites):
+        said.reorderings.append(
+            Reordering(
+                proposal.call_site,
+                proposal.before,
+                proposal.after,
+                proposal.hit_rate_now,
+                proposal.hit_rate_then,
+                proposal.tokens_saved,
+                proposal.money_saved,
+                proposal.meaning_risk,
+                (*proposal.moved, *proposal.kept),
+                proposal.diff,
+                profile,
+            )
+        )
+    if asked.workload is None and sites:
+        said.notes.append(
+            "No verdict on engines: that needs a model, a GPU and a load. Describe them in a file (examples/workloads) and give it with --workload."
+        )
+
+
+def _profile_words(name: str) -> dict[str, Any]:
+    from promptlint.catalog.profiles import load_profile
+
+    profile = load_profile(name)
+    return {"profile": name, "requests_per_day": profile.requests_per_day}
+
+
+_ENGINES_BY_PROVIDER = {"vllm": "vllm", "sglang": "sglang"}
+
+
+def _inferred_current(providers: Sequence[str | None]) -> str | None:
+    """What serves today, by the sinks: an engine's own client, else a provider's."""
+    from collections import Counter
+
+    named = Counter(_ENGINES_BY_PROVIDER.get(provider, "provider") for provider in providers if provider)
+    return named.most_common(1)[0][0] if named else None
+
+
+def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] | None) -> None:
+    """Recommended orders by what the values did, each replayed with its own values."""
+    from promptlint import tokenizers
+    from promptlint.advisor.moves import group_records, rewrite
+    from promptlint.app.traffic import Tokens, open_traffic
+    from promptlint.traffic.read import load
+
+    traffic = open_traffic(asked.traffic, form=asked.form, tools=asked.tools)
+    records = load(traffic)
+    if not records:
+        first = f"; first problem: {traffic.problems[0]}" if traffic.problems else ""
+        raise UserError(f"no request could be read from {' '.join(asked.traffic)}{first}")
+    tokens = Tokens(asked.tokenizer or tokenizers.DEFAULT, asked.render or "plain-tags")
+    said.assumptions |= {
+        "traffic": f"{len(records):,} records of {', '.join(asked.traffic)}",
+        "replay": f"SGLang 0.5.23, page 1, unlimited capacity, one request at a time; {tokens.tokenizer}, rendered as {tokens.render}",
+    }
+    if traffic.problems:
+        said.notes.append(f"{len(traffic.problems)} records could not be read; the first: {traffic.problems[0]}")
+    groups = group_records(records)
+    if not groups:
+        raise UserError("the traffic holds no prompt text: token ids and block hashes cannot be put into another order")
+    moved: dict[int, Any] = {}
+    for name, group in groups.items():
+        if progress:
+            progress(f"replaying {len(group):,} requests of {name}")
+        now = _replay(group, tokens)
+        if asked.apply_order:
+            said.reorderings.append(_applied(name, group, tokens, asked.apply_order, now))
+            continue
+        found = rewrite(name, group)
+        if found is None:
+            said.notes.append(f"{name}: nothing has to move; hit rate {now.hit_rate:.4f} in {now.requests:,} requests")
+            continue
+        then = _replay(found.records, tokens)
+        if then.hit_rate - now.hit_rate < 0.001:
+            said.notes.append(f"{name}: another order was tried and brings nothing; hit rate {now.hit_rate:.4f}")
+            continue
+        moved |= {id(old): new for old, new in zip(group, found.records, strict=True)}
+        said.reorderings.append(
+            Reordering(
+                name,
+                found.before,
+                found.after,
+                now.hit_rate,
+                then.hit_rate,
+                (then.cached_tokens - now.cached_tokens) / max(1, now.requests),
+                _money(group[0], (then.cached_tokens - now.cached_tokens) / max(1, now.requests)),
+                "unsafe: moving text changes what the model reads; compare answers before and after",
+                tuple(move.words() for move in found.moves),
+                found.diff,
+                f"replay of {now.requests:,} requests",
+            )
+        )
+    if asked.write_traffic is not None:
+        _write([moved.get(id(record), record) for record in records], asked.write_traffic)
+    if asked.observed is not None:
+        from promptlint.app.diagnose import run as diagnose
+
+        outcome = diagnose(
+            open_traffic(asked.traffic, form=asked.form, tools=asked.tools),
+            tokenizer=asked.tokenizer,
+            observed=asked.observed,
+        )
+        said.causes += [vars_of(cause) for cause in outcome.diagnosis.likely]
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+
+    @property
+    def hit_rate(self) -> float:
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+
+def _replay(records: Sequence[Any], tokens: Any) -> _Replayed:
+    """One request after the other through the radix tree, page 1, without a limit: what `promptlint simulate` does by default."""
+    return _served(
+        request for number, record in enumerate(records) if (request := _request(record, number, tokens)) is not None
+    )
+
+
+def _request(record: Any, number: int, tokens: Any) -> Any:
+    """The request of a record, as `promptlint simulate` would replay it; None when it has no text or its template refuses it."""
+    from promptlint.caches.request import Request
+    from promptlint.traffic.record import Unreadable
+
+    try:
+        made = tokens.of(record)
+    except Unreadable:
+        return None
+    if made is None or not made.prompt:
+        return None
+    return Request(number, made.prompt, made.output, namespace=(record.model, record.namespace), kept=made.stored)
+
+
+def _served(requests: Iterable[Any]) -> _Replayed:
+    from promptlint.caches.radix import RadixCache
+
+    cache = RadixCache()
+    outcomes = [cache.admit(request) for request in requests]
+    return _Replayed(len(outcomes), sum(o.prompt_tokens for o in outcomes), sum(o.cached_tokens for o in outcomes))
+
+
+def _applied(name: str, group: Sequence[Any], tokens: Any, order: str, now: _Replayed) -> Reordering:
+    """The traffic with the kinds of its blocks in the order that the user wants to try."""
+    from promptlint.advisor.moves import blocks_in_order, kinds_of
+
+    kinds = [kind.strip() for kind in order.split(",") if kind.strip()]
+    if tokens.render != "plain-tags":
+        raise UserError("--apply-order needs --render plain-tags: a chat template fixes the order of its blocks")
+    segments = tokens.segments(tokens.tokenizer)
+    made = []
+    for number, record in enumerate(group, 1):
+        request = _request(record, number, tokens)
+        if request is None:
+            continue
+        runs, stored = blocks_in_order(record, kinds)
+        made.append(
+            replace(request, prompt=segments.packed(runs), kept=segments.packed(stored) if stored is not None else None)
+        )
+    then = _served(made)
+    before = kinds_of(group[0])
+    after = tuple(kind for kind in (*kinds, *(kind for kind in before if kind not in kinds)) if kind in before)
+    saved = (then.cached_tokens - now.cached_tokens) / max(1, now.requests)
+    return Reordering(
+        name,
+        before,
+        after,
+        now.hit_rate,
+        then.hit_rate,
+        saved,
+        _money(group[0], saved),
+        "unsafe: moving text changes what the model reads; compare answers before and after",
+        (f"blocks in the order asked for: {', '.join(kinds)}",),
+        "",
+        f"replay of {now.requests:,} requests",
+    )
+
+
+def _money(record: Any, tokens_saved: float) -> float | None:
+    """Dollars that 1,000 requests save at the listed price of the traffic's model; None where there is none."""
+    from promptlint.catalog.providers import page_for, resolve
+
+    page = page_for("", record.model) if record.model else None
+    terms = resolve(page, record.model) if page is not None else None
+    if terms is None or terms.read is None or terms.input_price is None:
+        return None
+    return tokens_saved * (1 - terms.read) * terms.input_price / 1e6 * 1000
+
+
+def _write(records: Sequence[Any], path: Path) -> None:
+    import json
+
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            for record in records:
+                file.write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _changed(workload: Workload, asked: Asked) -> Workload:
+    changes: dict[str, Any] = {}
+    if asked.current is not None:
+        changes["current"] = asked.current
+    if asked.measured is not None:
+        changes["measured"] = load_measured(asked.measured)
+    return with_changes(workload, **changes) if changes else workload
+
+
+def load_measured(path: Path) -> dict[str, float]:
+    """Requests a second by engine, from `promptlint bench` or written by hand: {"sglang": 12.1, "vllm": 11.0}, or {"targets": [{"engine", "requests_per_second"}]}.
+
+    Raises UserError for a file that holds neither.
+    """
+    import json
+
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON: {error}") from error
+    if isinstance(data, dict) and isinstance(data.get("targets"), list):
+        data = {row.get("engine"): row.get("requests_per_second") for row in data["targets"] if isinstance(row, dict)}
+    if not isinstance(data, dict):
+        raise UserError(f'{path}: requests a second by engine are expected, e.g. {{"sglang": 12.1, "vllm": 11.0}}')
+    found = {}
+    for engine in ("sglang", "vllm"):
+        value = data.get(engine)
+        if isinstance(value, dict):
+            value = value.get("requests_per_second")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise UserError(f"{path}: {engine}: requests a second above 0 are expected, not {value!r}")
+        found[engine] = float(value)
+    return found
+
+
+def _verdict(pool: PoolAdvice) -> VerdictRow:
+    workload = pool.workload
+    return VerdictRow(
+        workload.name,
+        workload.model or workload.provider,
+        workload.current,
+        pool.verdict.verdict,
+        pool.verdict.rule.name,
+        pool.verdict.because,
+        tuple(ReasonRow(reason.fact, reason.value, reason.unit, reason.source) for reason in pool.reasons),
+        pool.would_change_if,
+        pool.caveats,
+        pool.measurement,
+    )
+
+
+def _lever_json(lever: Lever) -> dict[str, Any]:
+    return {
+        "hit_rate": lever.hit_rate,
+        "hit_rate_gain": lever.hit_rate_gain,
+        "requests_per_second": lever.requests_per_second,
+        "gain": lever.gain,
+        "gpus": lever.gpus,
+    }
+
+
+def _levers(pool: PoolAdvice) -> list[LeverRow]:
+    return [
+        LeverRow(pool.workload.name, alone.name, alone.change, _lever_json(alone), _lever_json(stacked))
+        for alone, stacked in pool.levers
+    ]
+
+
+def _engines(pool: PoolAdvice, book: RuleBook) -> list[EngineRow]:
+    low, high = book.thresholds["engine_factor_low"], book.thresholds["engine_factor_high"]
+    rows = []
+    for result in pool.engines:
+        # The factor is SGLang's over vLLM's; vLLM is the one that everything is relative to.
+        span = (
+            (result.requests_per_second * low, result.requests_per_second * high)
+            if result.engine == "sglang"
+            else (result.requests_per_second,) * 2
+        )
+        rows.append(
+            EngineRow(
+                pool.workload.name,
+                result.engine,
+                result.schedule,
+                result.hit_rate,
+                result.prefill_tokens,
+                result.requests_per_second,
+                (span[0], span[1]),
+                result.ttft_p50_ms,
+                result.ttft_p99_ms,
+                result.share,
+            )
+        )
+    return rows
+
+
+def _reordering(pool: PoolAdvice) -> list[Reordering]:
+    """The order of the described prompt, where another one caches better."""
+    prompts = next((alone for alone, _ in pool.levers if alone.name == "prompts"), None)
+    if prompts is None or prompts.hit_rate_gain <= 0.005 or pool.order_now == pool.order_then:
+        return []
+    workload = pool.workload
+    now = float(pool.facts["hit_rate"])
+    return [
+        Reordering(
+            workload.name,
+            pool.order_now or ("any order (mixed)",),
+            pool.order_then,
+            now,
+            prompts.hit_rate,
+            workload.prompt_tokens * prompts.hit_rate_gain,
+            None,
+            "unsafe: moving text changes what the model reads; compare answers before and after",
+            ("blocks by how long they stay the same, longest first",),
+            "",
+            "simulation of the described traffic",
+        )
+    ]
+
+
+def _assumptions(pools: Sequence[PoolAdvice], book: RuleBook) -> dict[str, Any]:
+    if not pools:
+        return {}
+    found: dict[str, Any] = {
+        "traffic": "synthetic, from the workload description",
+        "engines": "SGLang 0.5.23 and vLLM 0.32.0 as modelled by promptlint; the engine factor beyond that is "
+        f"{book.thresholds['engine_factor']:.2f}, range {book.thresholds['engine_factor_low']:.2f} to {book.thresholds['engine_factor_high']:.2f}",
+        "warm_up": f"the first {WARM_UP:.0%} of the requests are not counted in hit rates",
+        "cost_model": "roofline over rules/hardware and rules/models; checked against measured kernel times within 3 to 13 %",
+    }
+    for pool in pools:
+        workload = pool.workload
+        prefix = f"{workload.name}: " if len(pools) > 1 else ""
+        found[f"{prefix}requests"] = workload.requests or default_requests(workload)
+        found[f"{prefix}load"] = (
+            f"{workload.arrivals:g} requests a second for times, {workload.concurrency} under way at saturation"
+            if workload.arrivals
+            else f"{workload.concurrency} requests under way"
+        )
+        if pool.pool is not None:
+            found[f"{prefix}pool"] = (
+                f"{pool.pool.tokens:,} tokens a replica ({workload.model} on {workload.gpu}, tensor parallel {workload.tensor_parallel}, KV in {workload.kv_dtype})"
+            )
+        if workload.replicas > 1:
+            found[f"{prefix}replicas"] = f"{workload.replicas} behind {workload.router}" + (
+                f", simulated as {MAX_REPLICAS} with the same load each" if workload.replicas > MAX_REPLICAS else ""
+            )
+    return found
