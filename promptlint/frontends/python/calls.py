@@ -495,10 +495,14 @@ class Calls(Methods):
 
     def enter(self, info: FunctionInfo, receiver: Value | None) -> tuple[Frame, Value]:
         """Evaluate a function from outside: its parameters are what callers, annotations and names say."""
-        captured = self._captured(info)
-        frame = self.frame_for(info, receiver, captured, None)
-        self.open_parameters(info, frame, receiver)
+        frame = self.open_frame(info, receiver)
         return frame, self.execute(info, frame)
+
+    def open_frame(self, info: FunctionInfo, receiver: Value | None) -> Frame:
+        """A frame of a function with its parameters bound as `enter` does."""
+        frame = self.frame_for(info, receiver, self._captured(info), None)
+        self.open_parameters(info, frame, receiver)
+        return frame
 
     def _captured(self, info: FunctionInfo) -> Frame | None:
         """The frame around a nested function: the outer function executed up to its end."""

@@ -141,7 +141,7 @@ def _constant(node: ast.expr | None) -> int | None:
 def _negative(node: ast.expr | None) -> bool:
     """Whether an index counts from the end: `-k`, `-2 * k`, `len(x) - k`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return True
+        return not (isinstance(node.operand, ast.Call) and _last(node.operand) == "len")  # what was just added
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Mult):
             return _negative(node.left) or _negative(node.right)
@@ -259,12 +259,16 @@ class _Reader:
                 for alias in node.names:
                     self._imports[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
                 self._imported(node.module or "")
+                if any(alias.name.endswith("Message") for alias in node.names) and self._of_llm(
+                    ast.Name(node.names[0].name)
+                ):
+                    self._facts[self._tree].evidence = True
             case ast.Dict():
                 keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
                 if "role" in keys and keys & {"content", "parts", "tool_calls"}:
                     self._evidence(scope)
             case ast.Attribute(ctx=ast.Load()):
-                if node.attr == "role":
+                if "role" in words(node.attr):
                     self._evidence(scope)
                     facts.roled.add(_dotted(_element(node.value)))
                 name = _dotted(node)
@@ -708,11 +712,31 @@ class _Reader:
             for outer in self._ancestors(node)
             if not isinstance(outer, ast.stmt)
         )
-        if not (rebinds or joins):
-            return False
         if self._reads_front(node):
             return False
+        if not (rebinds or joins):
+            return self._split_in_two(node)
         return self._size_test(node) or (self._cutting(node) and _constant(node.slice.lower) is None)
+
+    def _split_in_two(self, node: ast.Subscript) -> bool:
+        """`head = x[:n]; tail = x[n:]` in a function that summarises or cuts: the head is what gives way."""
+        assert isinstance(node.slice, ast.Slice)
+        lower, written = node.slice.lower, _dotted(node.value)
+        if not isinstance(lower, ast.Name) or not written:
+            return False
+        if not any((_WORDS.cutting | _WORDS.summary).intersection(words(name)) for name in self._functions(node)):
+            return False
+        for load in self._facts[self._scope(node)].loads.get(lower.id, ()):
+            outer = self._parents[load]
+            whole = self._parents[outer]
+            if (
+                isinstance(outer, ast.Slice)
+                and outer.upper is load
+                and isinstance(whole, ast.Subscript)
+                and _dotted(whole.value) == written
+            ):
+                return True
+        return False
 
     def _reads_front(self, node: ast.Subscript) -> bool:
         """Whether the same function, or a guard, looks at element 0 as the system message: it is taken off for a provider, not forgotten."""
@@ -806,7 +830,10 @@ class _Reader:
     def _statement_use(self, statement: ast.stmt, inner: ast.AST, level: Confidence, depth: int) -> Confidence | None:
         match statement:
             case ast.Return():
-                return None if self._route(statement) else level
+                shown = self._route(statement) or (
+                    isinstance(statement.value, ast.Call) and _last(statement.value) == "dumps"
+                )
+                return None if shown else level
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
                 best: Confidence | None = None
@@ -848,19 +875,10 @@ class _Reader:
         return best
 
     def _receiver_use(self, receiver: ast.expr, depth: int) -> Confidence | None:
+        """What becomes of a list that the value is put into."""
         if isinstance(receiver, ast.Name):
-            return (
-                self._name_use(
-                    ast.copy_location(ast.Name(receiver.id, ast.Store()), receiver), self._statement(receiver), depth
-                )
-                if (self._adopt(receiver))
-                else None
-            )
+            return self._name_use(receiver, self._statement(receiver), depth)
         return Confidence.HIGH
-
-    def _adopt(self, receiver: ast.Name) -> bool:
-        """Whether the list that receives the value is read elsewhere in the function."""
-        return len(self._facts[self._scope(receiver)].loads.get(receiver.id, ())) > 1
 
     def _model_call(self, call: ast.Call) -> bool:
         return bool(
@@ -949,12 +967,8 @@ class _Reader:
             return  # the message is taken, not forgotten
         if index in {0, 1}:
             yield self._edit("pop-front", node, target, confidence)
-        elif (
-            index is None and (self._loop(node) is not None or sized) and not _says(place, frozenset({"last", "tail"}))
-        ):
-            yield self._edit(
-                "pop-middle", node, target, min(confidence, Confidence.HIGH if sized else Confidence.MEDIUM)
-            )
+        elif index is None and sized and not _says(place, frozenset({"last", "tail"})):
+            yield self._edit("pop-middle", node, target, confidence)
 
     def _consumes(self, node: ast.AST, target: ast.expr) -> bool:
         """`while queue: item = queue.pop(0)` works a list off."""
@@ -1083,7 +1097,7 @@ class _Reader:
                 if target.slice.upper is None or _constant(target.slice.lower) not in {None, 0, 1}:
                     continue
                 yield self._edit("pop-front", node, target.value, confidence)
-            elif not _last(target) and not _negative(target.slice):
+            elif not _last(target) and not isinstance(target.slice, ast.Call) and not _negative(target.slice):
                 yield from self._removal(node, target.value, target.slice, confidence)
 
     # bounded buffers
@@ -1113,23 +1127,19 @@ class _Reader:
     # loops
 
     def _reversed_loop(self, node: ast.For | ast.AsyncFor) -> Iterator[HistoryEdit]:
-        """`for m in reversed(messages): … if total > budget: break` keeps the newest that fit."""
-        target = _reversed_of(node.iter)
+        """`for m in reversed(messages): … if total > budget: break` keeps the newest that fit; so does a forward walk that looks back only so far."""
+        backwards = _reversed_of(node.iter)
+        target, vocabulary = backwards, _WORDS.size | _WORDS.cutting | {"turns", "lookback", "n", "k"}
         if target is None:
-            return
+            target, vocabulary = node.iter, frozenset({"lookback", "recent", "window"})
         confidence = self._confidence(target)
         if confidence is None or self._quiet_place(node) or not self._builds(node):
             return
         for inner in ast.walk(node):
-            if (
-                isinstance(inner, ast.If)
-                and any(isinstance(last, ast.Break) for last in inner.body)
-                and _says(inner.test, _WORDS.size | _WORDS.cutting | {"turns", "lookback", "max", "n", "k"})
-                and any(isinstance(part, ast.Compare) for part in ast.walk(inner.test))
-            ):
-                if any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(inner.test)):
-                    continue
-                yield self._edit("window", inner.test, target, confidence)
+            if isinstance(inner, ast.If) and _breaks(inner) and _compares_size(inner.test, vocabulary):
+                yield self._edit(
+                    "window", inner.test, target, confidence if backwards is not None else Confidence.MEDIUM
+                )
                 return
 
     def _aging_loop(self, node: ast.For | ast.AsyncFor) -> Iterator[HistoryEdit]:
@@ -1285,13 +1295,14 @@ class _Reader:
     def _summary(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, target: ast.expr) -> Iterator[HistoryEdit]:
         """`self.messages = [first, summary, *recent]`: the old part gives way to a summary."""
         value = node.value
-        if (
-            value is None
-            or isinstance(node, ast.AugAssign)
-            or not isinstance(value, ast.List | ast.BinOp | ast.Call | ast.Await)
-        ):
+        if value is None or isinstance(node, ast.AugAssign):
             return
-        if isinstance(value, ast.Call | ast.Await):
+        if isinstance(value, ast.Name | ast.Attribute):  # made elsewhere, by another thread or method
+            if not _WORDS.summary.intersection(words(_last(value))) or self._strength(value) != 2:
+                return
+        elif not isinstance(value, ast.List | ast.BinOp | ast.Call | ast.Await):
+            return
+        elif isinstance(value, ast.Call | ast.Await):
             call = value.value if isinstance(value, ast.Await) else value
             if not (
                 isinstance(call, ast.Call)
@@ -1321,6 +1332,21 @@ class _Reader:
 
 
 # ---- shapes
+
+
+def _breaks(node: ast.If) -> bool:
+    """Whether one arm of a condition ends the loop."""
+    return any(isinstance(arm[-1], ast.Break) for arm in (node.body, node.orelse) if arm)
+
+
+def _compares_size(test: ast.expr, vocabulary: frozenset[str]) -> bool:
+    """Whether a test compares a size with a budget: not a role, not a handful that is looked for."""
+    if not _says(test, vocabulary) or not any(isinstance(part, ast.Compare) for part in ast.walk(test)):
+        return False
+    return not any(
+        isinstance(part, ast.Constant) and (isinstance(part.value, str) or part.value in {1, 2})
+        for part in ast.walk(test)
+    )
 
 
 def _adds_text(node: ast.AugAssign) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from promptlint.frontends.python.core import Arguments
+from promptlint.frontends.python.core import SOFT_STEPS, Arguments
+from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, Module, Write, last_name
 from promptlint.frontends.python.statements import Statements
 from promptlint.frontends.python.values import (
@@ -34,6 +35,7 @@ from promptlint.source import Span
 
 __all__ = ["Objects"]
 
+MAX_WRITER = 25  # statements up to which a method is executed to learn what it writes to a field
 MAX_STATEMENTS = 400  # top-level statements that may build one name
 
 
@@ -442,7 +444,7 @@ class Objects(Statements):
             module = writes[0].function.module
             span = module.span(writes[0].node)
             if grows is not None:
-                place = module.span(grows.node)
+                place = grows.function.module.span(grows.node)
                 hole = self.by_name(f"self.{name}", place, None, name)
                 if hole.kind is None and hole.growth is Growth.FIXED:
                     hole = replace(
@@ -468,7 +470,9 @@ class Objects(Statements):
         mark = self.journal.mark()
         self.silent += 1
         try:
-            if len(self.stack) < 6:
+            if len(self.stack) < 6 and self.steps < SOFT_STEPS // 2:
+                if features_of(write.function.node).statements > MAX_WRITER:
+                    return self._evaluate_alone(value, write)
                 kept = value.fields.get(name)
                 self.enter(write.function, value)
                 found = value.fields.get(name)
@@ -478,6 +482,20 @@ class Objects(Statements):
         finally:
             self.silent -= 1
             self.journal.undo(mark)
+
+    def _evaluate_alone(self, value: Object, write: Write) -> Value | None:
+        """The right side of one assignment, where its method is too long to execute for one field."""
+        inner = self.open_frame(write.function, value)
+        self.stack.append(inner)
+        try:
+            expression: ast.expr = write.node.value  # type: ignore[attr-defined]
+            return self.eval(expression, inner)
+        finally:
+            self.stack.pop()
+
+    def open_frame(self, info: FunctionInfo, receiver: Value | None) -> Frame:
+        """A frame of a function with its parameters bound as `enter` does."""
+        raise NotImplementedError
 
     def enter(self, info: FunctionInfo, receiver: Value | None) -> tuple[Frame, Value]:
         """Evaluate a function from outside: its parameters are what callers, annotations and names say."""

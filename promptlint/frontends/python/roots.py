@@ -108,7 +108,9 @@ _SHAPE = frozenset(
 
 
 class Interpreter(Pipes):
-    """The whole interpreter: finds roots, evaluates them, and settles what they gave."""
+    """The whole interpreter: finds roots, evaluates them, and settles what they gave. `strict`: our own errors are raised, for tests."""
+
+    strict = False
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -233,6 +235,11 @@ class Interpreter(Pipes):
             self.index.unread.append(
                 Unread(info.module.source.path, info.node.lineno, f"{info.qualname}: nested too deeply")
             )
+        except Exception as error:  # one function that we stumble over must not cost the reader all others
+            if self.strict:
+                raise
+            place = f"{info.qualname}: {type(error).__name__} in promptlint, please report it"
+            self.index.unread.append(Unread(info.module.source.path, info.node.lineno, place))
         finally:
             self.stack = []
             self.silent = 0
