@@ -33,6 +33,8 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             host = any(origin.kind == "host" for origin in guard.origins)
             if volatility < least and not (host and volatility is Volatility.PROCESS):
                 continue
+            if not host and _changes_anyway(site, item, volatility):
+                continue
             cost = cost_of(site.rendered, item, volatility)
             if cost.behind < params.min_tokens_behind:
                 continue
@@ -50,8 +52,19 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                     block=item.kind,
                     trace=[Step(origin.span, "decided by this value") for origin in guard.origins],
                 ),
-                subject=(site.id, item.index, "other"),
+                subject=(site.id, guard.span, "other"),
             )
+
+
+def _changes_anyway(site: CallSite, guard_item: Item, volatility: Volatility) -> bool:
+    """Whether something ahead of the optional text, or the loop around it, changes as often: then the text is not what ends the prefix."""
+    over = guard_item.over
+    if over is not None and over.volatility >= volatility:
+        return True
+    return any(
+        isinstance(other.node, Hole) and other.own >= volatility and other.confidence >= Confidence.MEDIUM
+        for other in site.rendered.before(guard_item)
+    )
 
 
 def _is_explained(site: CallSite, guard_item: Item) -> bool:

@@ -15,7 +15,7 @@ from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, dearest_first, short
 from promptlint.errors import UserError
 from promptlint.finding import Finding, Note
-from promptlint.ir import Prompt, Reading
+from promptlint.ir import Confidence, Prompt, Reading
 
 __all__ = ["CheckResult", "parameters", "run"]
 
@@ -88,11 +88,12 @@ def _load(name: str) -> ModuleType:
 
 
 def _settled(raised: Iterable[tuple[int, Raised]]) -> list[Finding]:
-    """Where several rules describe one value, the one with the smallest precedence number speaks."""
-    best: dict[Hashable, int] = {}
+    """Where several rules describe one value, the one with the smallest precedence number speaks, of those that are shown by default if there are any."""
+    best: dict[Hashable, tuple[bool, int]] = {}
     for precedence, each in raised:
         if each.subject is not None:
-            best[each.subject] = min(precedence, best.get(each.subject, precedence))
+            rank = _doubtful(each.finding), precedence
+            best[each.subject] = min(rank, best.get(each.subject, rank))
     return [each.finding for precedence, each in raised if each.subject is None or precedence == best[each.subject]]
 
 

@@ -49,11 +49,12 @@ def _raise(
     cost = cost_of(site.rendered, item, node.volatility)
     if cost.behind < params.min_tokens_behind:
         return
+    place = _place(item, node)
     yield Raised(
         finding(
             rule,
             context,
-            _place(item, node),
+            place,
             f"tools `{short(node.expression)}` differ between requests, ahead of {cost.behind} tokens that live longer",
             confidence=node.confidence,
             cost=cost,
@@ -66,7 +67,7 @@ def _raise(
                 *(node.steps if isinstance(node, Hole) else ()),
             ],
         ),
-        subject=(site.id, item.index, "other"),
+        subject=(site.id, node.span, "other"),
     )
 
 

@@ -139,7 +139,8 @@ def _raise(
             block=item.kind,
             trace=[*steps, *hole.steps],
         ),
-        subject=(site.id, item.index, origin.kind if origin.kind in STRONG else "other"),
+        # Values that come through one slot are moved by moving the slot: of those that are no source by themselves, one speaks for it.
+        subject=(site.id, item.index, origin.kind) if origin.kind in STRONG else (site.id, place, "other"),
     )
 
 
