@@ -29,10 +29,10 @@ UNITS = 64  # tokens between the end points of a provider that sets them itself 
 
 @dataclass(slots=True)
 class _Entry:
-    """`used`: last write or refreshing read. `visible`: when it can first be read. Seconds."""
+    """`used`: last write or refreshing read. `visible`: when it can first be read; never, for one just made. Seconds."""
 
     used: float = 0.0
-    visible: float = 0.0
+    visible: float = float("inf")
 
     def readable(self, now: float, ttl: float) -> bool:
         return self.visible <= now <= self.used + ttl
@@ -90,7 +90,7 @@ class ProviderCache:
             entry = node.note
             at += node.tokens
             if at > cached and not entry.readable(now, self.ttl):
-                if not entry.visible or now > entry.used + self.ttl:
+                if entry.visible == float("inf") or now > entry.used + self.ttl:
                     entry.visible = now + self.delay
                 entry.used = now
             elif self.terms.ttl_refresh:
