@@ -94,7 +94,24 @@ def _settled(raised: Iterable[tuple[int, Raised]]) -> list[Finding]:
         if each.subject is not None:
             rank = _doubtful(each.finding), precedence
             best[each.subject] = min(rank, best.get(each.subject, rank))
-    return [each.finding for precedence, each in raised if each.subject is None or precedence == best[each.subject]]
+    settled: dict[Hashable, Finding] = {}
+    for number, (precedence, each) in enumerate(raised):
+        if each.subject is not None and (_doubtful(each.finding), precedence) != best[each.subject]:
+            continue
+        # One rule may raise one subject several times (a slot through which several values come): the surest and dearest is kept.
+        key = number if each.subject is None else (each.finding.rule, each.subject)
+        known = settled.get(key)
+        if known is None or _rank(each.finding) > _rank(known):
+            settled[key] = each.finding
+    return list(settled.values())
+
+
+def _doubtful(finding: Finding) -> bool:
+    return finding.confidence < Confidence.MEDIUM
+
+
+def _rank(finding: Finding) -> tuple[int, float, int]:
+    return finding.confidence, finding.tokens_lost, finding.tokens_behind
 
 
 def _merged(findings: Iterable[Finding], rules: frozenset[str]) -> list[Finding]:
