@@ -31,11 +31,12 @@ _Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Cl
 
 # Only to decide that a file is not worth a walk; nothing is concluded from it. Plain finds come first: they cost a twentieth of the pattern.
 _ROLES = ('"role"', "'role'", ".role", "Message", "llm", "LLM", "openai", "anthropic")
-_LISTS_OF_OLD = ("messages", "history", "msgs", "conversation", "turns", "dialog", "transcript", "buffer", "memory")
+_LISTS_OF_OLD = ("messages", "history", "msg", "conversation", "turns", "dialog", "transcript", "buffer", "memory")
 _MARKS = (".pop(", ".insert(", ".remove(", ".popleft(", "reversed(", "::-1]", "deque(", "del ", "[0]", "[-", ":]", 'content"] =', "content'] =", ".content =", '"system"', "'system'", "summar", "condens", "compact")  # fmt: skip
 _OPERATION = re.compile(
     r"(?:message|msg|histor|conversation|turn|buffer|memor|context|trajector|transcript|dialog|chat|step|item|content|input)[^=]*?"
-    r"(?:\.(?:pop\([^)\-\"']|insert\([01],|remove\(|popleft\()|\[0\].* \+?= |\[[^\]:]*:[^\]]*\]|(?:content|output)[\"']?\]? = )"
+    r"(?:\.(?:pop\([^)\-\"']|insert\([01],|remove\(|popleft\()|\[0\].* \+?= |\[[^\]:]*:[^\]]*\])"
+    r"|(?:content|output)[\"']?\]? = "
     r"|^\s*del [^=]*\[|reversed\(|::-1\]|deque\(|for .* if .*[\"']system[\"']"
     r"|(?:messages|history|conversation|memory|buffer)(?:\[:\])? = .*(?:summar|condens|compact)|\[.*(?:summar|condens|compact)",
     re.IGNORECASE,
@@ -405,6 +406,12 @@ class _Reader:
                 return True
         return False
 
+    def _foreign(self, annotation: ast.expr) -> bool:
+        """Whether an annotation names a type of a library of mail, chat rooms or queues."""
+        return any(
+            isinstance(inner, ast.Name | ast.Attribute) and not self._of_llm(inner) for inner in ast.walk(annotation)
+        )
+
     # ---- places
 
     def _scope(self, node: ast.AST) -> _Scope:
@@ -528,7 +535,7 @@ class _Reader:
         if annotation is not None:
             if self._message_type(annotation):
                 return 2
-            if not _may_hold_messages(annotation):
+            if not _may_hold_messages(annotation) or self._foreign(annotation):
                 return 0
         strength = _name_strength(node.id if isinstance(node, ast.Name) else node.attr)
         if strength == 2 or depth == 0 or not name:

@@ -1,0 +1,211 @@
+"""Each habit is found where it is written, and its look-alikes stay silent."""
+
+import ast
+import textwrap
+
+import pytest
+
+from promptlint.frontends.python.history import edits
+from promptlint.ir import Confidence, HistoryEdit
+from promptlint.source import SourceFile
+
+HEAD = 'USER = {"role": "user", "content": "hello"}\n'
+
+
+def read(program: str) -> tuple[HistoryEdit, ...]:
+    text = HEAD + textwrap.dedent(program)
+    return edits(ast.parse(text), SourceFile("app.py", text))
+
+
+def found(program: str) -> list[tuple[str, str]]:
+    """Kind and text of the source at the span, of what is shown by default."""
+    text = HEAD + textwrap.dedent(program)
+    source = SourceFile("app.py", text)
+    return [
+        (edit.op, source.slice(edit.span))
+        for edit in edits(ast.parse(text), source)
+        if edit.confidence >= Confidence.MEDIUM
+    ]
+
+
+FLAGGED = {
+    "last n, returned": (
+        "def recent(messages):\n    return messages[-10:]\n",
+        [("window", "messages[-10:]")],
+    ),
+    "head and last n": (
+        "def fit(self, messages):\n    kept = [messages[0]] + messages[-2 * self.k :]\n    return self.llm.chat(kept)\n",
+        [("window", "messages[-2 * self.k :]")],
+    ),
+    "last n as text of another prompt": (
+        "def ask(llm, history):\n    text = \"\\n\".join(f\"{m['role']}: {m['content']}\" for m in history[-6:])\n    return llm.complete(text)\n",
+        [("window", "history[-6:]")],
+    ),
+    "bound through a default": (
+        "def form(history, limit=-6):\n    out = ''\n    for h in history[limit:]:\n        out += h['content']\n    return out\n",
+        [("window", "history[limit:]")],
+    ),
+    "bound through a local": (
+        "def form(chat_history, n):\n    start = len(chat_history) - n\n    return [m for m in chat_history[start:]]\n",
+        [("window", "chat_history[start:]")],
+    ),
+    "kept on the object": (
+        "class Bot:\n    def add(self, message):\n        self.messages.append({'role': 'user', 'content': message})\n        self.messages = self.messages[-20:]\n",
+        [("window", "self.messages[-20:]")],
+    ),
+    "pop from the front over a budget": (
+        "def trim(messages, limit):\n    while count_tokens(messages) > limit:\n        messages.pop(0)\n    return messages\n",
+        [("pop-front", "messages.pop(0)")],
+    ),
+    "behind the system message": (
+        "def trim(messages, limit):\n    while len(messages) > limit:\n        messages.pop(1)\n",
+        [("pop-front", "messages.pop(1)")],
+    ),
+    "delete a stretch": ("def trim(messages, n):\n    del messages[1:n]\n", [("pop-front", "del messages[1:n]")]),
+    "pop in the middle": (
+        "def trim(messages, limit):\n    while tokens(messages) > limit:\n        middle = len(messages) // 2\n        messages.pop(middle)\n",
+        [("pop-middle", "messages.pop(middle)")],
+    ),
+    "deque": (
+        "from collections import deque\nclass Bot:\n    def __init__(self):\n        self.history = deque(maxlen=20)\n    def say(self, text):\n        self.history.append({'role': 'user', 'content': text})\n",
+        [("window", "deque(maxlen=20)")],
+    ),
+    "newest that fit": (
+        "def fit(messages, budget):\n    kept, total = [], 0\n    for m in reversed(messages):\n        total += len(m['content'])\n        if total > budget:\n            break\n        kept.insert(0, m)\n    return kept\n",
+        [("window", "total > budget")],
+    ),
+    "newest that fit, break in the other arm": (
+        "def fit(messages, budget):\n    kept, total = [], 0\n    for m in messages[::-1]:\n        if total + size(m) <= budget:\n            kept.append(m)\n        else:\n            break\n    return kept[::-1]\n",
+        [("window", "total + size(m) <= budget")],
+    ),
+    "system and the last only": (
+        "def fit(msg, limit):\n    kept = [m for m in msg if m['role'] == 'system']\n    kept.append(msg[-1])\n    return kept\n",
+        [("window", "[m for m in msg if m['role'] == 'system']")],
+    ),
+    "retrieved text at the front of a lasting list": (
+        "class Bot:\n    def ask(self, question):\n        memories = self.store.search(question)\n        self.messages.insert(0, {'role': 'system', 'content': f'Known: {memories}'})\n        return self.llm.chat(self.messages)\n",
+        [("insert-front", "self.messages.insert(0, {'role': 'system', 'content': f'Known: {memories}'})")],
+    ),
+    "element 0 again each turn": (
+        "class Bot:\n    def ask(self, question):\n        self.messages[0]['content'] = f'Today is {now()}. Help.'\n        return self.llm.chat(self.messages)\n",
+        [("set-front", "self.messages[0]['content'] = f'Today is {now()}. Help.'")],
+    ),
+    "element 0 with the step": (
+        "def run(llm, messages, steps):\n    for step in range(steps):\n        messages[0] = {'role': 'system', 'content': render(step)}\n        llm.chat(messages)\n",
+        [("set-front", "messages[0] = {'role': 'system', 'content': render(step)}")],
+    ),
+    "another head over the same conversation": (
+        "def final(self, llm, messages):\n    return llm.chat([{'role': 'system', 'content': self.final_prompt}] + messages[1:])\n",
+        [("set-front", "messages[1:]")],
+    ),
+    "older outputs replaced by their distance from the end": (
+        "def fold(messages, keep):\n    for i, m in enumerate(messages):\n        if m['role'] == 'tool' and i < len(messages) - keep:\n            m['content'] = '[omitted]'\n",
+        [("set-old", "m['content'] = '[omitted]'")],
+    ),
+    "older outputs replaced by a counter": (
+        "def fold(messages, keep):\n    seen = 0\n    for m in reversed(messages):\n        if m['role'] != 'tool':\n            continue\n        seen += 1\n        if seen > keep:\n            m['content'] = '[omitted]'\n",
+        [("set-old", "m['content'] = '[omitted]'")],
+    ),
+    "all but the newest": (
+        "def fold(messages):\n    for m in messages[:-4]:\n        m['content'] = shorten(m['content'])\n",
+        [("set-old", "m['content'] = shorten(m['content'])")],
+    ),
+    "summary takes the place of the old part": (
+        "class Bot:\n    def compact(self):\n        summary = self.llm.complete(render(self.messages))\n        self.messages = [self.messages[0], {'role': 'user', 'content': summary}, *self.messages[-4:]]\n",
+        [
+            (
+                "summarise",
+                "self.messages = [self.messages[0], {'role': 'user', 'content': summary}, *self.messages[-4:]]",
+            ),
+            ("window", "self.messages[-4:]"),
+        ],
+    ),
+    "by annotation": (
+        "from langchain_core.messages import BaseMessage\ndef cut(buffer: list[BaseMessage], k):\n    return buffer[-k:]\n",
+        [("window", "buffer[-k:]")],
+    ),
+    "by what it was made of": (
+        "class M:\n    def prune(self):\n        buffer = self.chat_memory.messages\n        while self.llm.get_num_tokens(buffer) > self.max_token_limit:\n            buffer.pop(0)\n",
+        [("pop-front", "buffer.pop(0)")],
+    ),
+    "through a property": (
+        "class M:\n    @property\n    def buffer(self):\n        return self.chat_memory.messages\n    def load(self):\n        return {'history': self.buffer[-self.k * 2 :]}\n",
+        [("window", "self.buffer[-self.k * 2 :]")],
+    ),
+}
+
+FINE = {
+    "the last message": "def last(messages):\n    return messages[-1]['content'], messages[-1:]\n",
+    "all but the last": "def past(messages):\n    return messages[:-1]\n",
+    "the head": "def cut(messages, n):\n    return messages[:n]\n",
+    "printed": "def trace(messages):\n    print(messages[-5:])\n    logger.info('%s', messages[-5:])\n",
+    "counted": "def small(messages):\n    return len(messages[-5:]) < 3\n",
+    "tested": "def has_tool(messages):\n    return any(m['role'] == 'tool' for m in messages[-4:])\n",
+    "looked through": "def last_user(messages):\n    for m in messages[-4:]:\n        if m['role'] == 'user':\n            return m\n",
+    "dead store": "def run(llm, messages):\n    trimmed = messages[-5:]\n    return llm.chat(messages)\n",
+    "shown in a list": "def list_recent(messages):\n    return messages[-5:]\n",
+    "a title": "def make_title(llm, messages):\n    return llm.chat(messages[-5:])\n",
+    "answered to the browser": "@app.get('/history')\ndef history(conversation):\n    messages = conversation['messages']\n    return {'messages': messages[-50:]}\n",
+    "prices": "def slope(price_history):\n    return price_history[-20:]\n",
+    "log lines": "def tail(log_messages):\n    return log_messages[-20:]\n",
+    "what was just added": "def new(messages, results):\n    return messages[-len(results) :]\n",
+    "what came after": "def delta(messages, seen):\n    return messages[seen:]\n",
+    "taken off for the provider": "def convert(messages):\n    system = messages[0]['content']\n    if messages[0]['role'] == 'system':\n        messages = messages[1:]\n    return system, messages\n",
+    "system popped for the provider": "def convert(messages):\n    if messages[0]['role'] == 'system':\n        system = messages.pop(0)\n    return system, messages\n",
+    "the last is taken back": "def undo(messages):\n    while len(messages) > 3:\n        messages.pop()\n    messages.pop(-1)\n",
+    "a queue": "def work(messages):\n    while messages:\n        handle(messages.pop(0))\n",
+    "a key of a message": "def clean(messages):\n    for message in messages:\n        message.pop('name', None)\n",
+    "system if it is missing": "def start(self, history, system):\n    if system and history and history[0]['role'] != 'system':\n        history.insert(0, {'role': 'system', 'content': system})\n",
+    "system by type, if missing": "def start(messages, text):\n    if not any(isinstance(m, SystemMessage) for m in messages):\n        messages.insert(0, SystemMessage(content=f'{text} {now()}'))\n",
+    "a fresh list": "def build(system, context, question):\n    messages = [{'role': 'user', 'content': question}]\n    messages.insert(0, {'role': 'system', 'content': f'{system} {context}'})\n    return messages\n",
+    "rebuilt from the end": "def rebuild(messages):\n    out = []\n    for m in reversed(messages):\n        out.insert(0, m)\n    return out\n",
+    "up the chain of parents": "def path(node):\n    messages = []\n    while node:\n        messages.insert(0, {'role': node.role, 'content': node.state})\n        node = node.parent\n    return messages\n",
+    "converted while walking": "def convert(messages):\n    out = []\n    for m in messages:\n        out.append({'role': m['role'], 'content': [m['content']]})\n    return out\n",
+    "every message the same way": "def flatten(messages):\n    for m in messages:\n        if isinstance(m['content'], list):\n            m['content'] = ' '.join(m['content'])\n    return messages\n",
+    "merged into the first message": "def merge(messages, system):\n    messages[0]['content'] = system + messages[0]['content']\n    return messages\n",
+    "the role of the first": "def fix(messages):\n    messages[0]['role'] = 'developer'\n    return messages\n",
+    "found from the end": "def find(messages):\n    for m in reversed(messages):\n        if m['role'] == 'user':\n            break\n    return m\n",
+    "the last two of a kind": "def last_two(messages):\n    kept = []\n    for m in reversed(messages):\n        kept.append(m)\n        if len(kept) == 2:\n            break\n    return kept\n",
+    "chat room": "import discord\nasync def purge(messages: list[discord.Message]):\n    while len(messages) > 100:\n        await messages.pop(0).delete()\n",
+    "a test": "def test_window():\n    messages = [{'role': 'user', 'content': 'x'}]\n    assert run(messages[-3:])\n",
+    "a list of roles of people": "def staff(roles):\n    return roles[-3:]\n",
+    "numbers": "def smooth(history: list[float]):\n    return history[-5:]\n",
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    program, expected = FLAGGED[name]
+    assert sorted(found(program)) == sorted(expected)
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_fine(name: str) -> None:
+    assert found(FINE[name]) == []
+
+
+def test_two_places_of_one_habit_are_one_edit() -> None:
+    program = "def trim(messages, n):\n    while len(messages) > n:\n        messages.pop(0)\n        messages.pop(0)\n"
+    (edit,) = read(program)
+    assert edit.span.line == 4
+    assert [step.span.line for step in edit.steps] == [5]
+
+
+def test_names_and_evidence_decide_the_confidence() -> None:
+    near = read("def f(messages):\n    use(messages[0]['role'])\n    return messages[-9:]\n")
+    far = read("def f(messages):\n    return messages[-9:]\n")
+    assert [edit.confidence for edit in (*near, *far)] == [Confidence.HIGH, Confidence.MEDIUM]
+    text = "def f(messages):\n    return messages[-9:]\n"  # no roles, no model library anywhere
+    assert edits(ast.parse(text), SourceFile("app.py", text)) == ()
+
+
+def test_columns_count_characters() -> None:
+    program = "def f(messages):\n    return 'äöü', messages[-9:]\n"
+    (edit,) = read(program)
+    assert (edit.span.line, edit.span.column, edit.span.end_column) == (3, 19, 32)
+
+
+def test_a_restored_conversation_is_cut_once() -> None:
+    (edit,) = read("class Bot:\n    def __init__(self, messages):\n        self.messages = messages[-9:]\n")
+    assert not edit.per_call
+    assert edit.function == "Bot.__init__"
