@@ -52,7 +52,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                     block=item.kind,
                     trace=[Step(origin.span, "decided by this value") for origin in guard.origins],
                 ),
-                subject=(site.id, guard.span, "other"),
+                subject=(guard.span, "other"),
             )
 
 

@@ -99,7 +99,7 @@ def _settled(raised: Iterable[tuple[int, Raised]]) -> list[Finding]:
         if each.subject is not None and (_doubtful(each.finding), precedence) != best[each.subject]:
             continue
         # One rule may raise one subject several times (a slot through which several values come): the surest and dearest is kept.
-        key = number if each.subject is None else (each.finding.rule, each.subject)
+        key = number if each.subject is None else (each.finding.rule, each.subject, each.finding.call_site)
         known = settled.get(key)
         if known is None or _rank(each.finding) > _rank(known):
             settled[key] = each.finding
@@ -152,10 +152,10 @@ def _belongs(finding: Finding, run: list[Finding]) -> bool:
 
 
 def _folded(findings: Iterable[Finding], prompts: Mapping[str, Prompt]) -> list[Finding]:
-    """One finding for the same fault (rule, place, expression) at several call sites: the dearest; the other sites are related."""
+    """One finding for the same fault (rule and place) at several call sites: the dearest; the other sites are related."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for each in findings:
-        groups.setdefault((each.rule, each.span, each.expression), []).append(each)
+        groups.setdefault((each.rule, each.span), []).append(each)
     folded = []
     for group in groups.values():
         best = max(group, key=lambda each: (each.confidence, each.tokens_lost))

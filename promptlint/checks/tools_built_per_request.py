@@ -67,7 +67,7 @@ def _raise(
                 *(node.steps if isinstance(node, Hole) else ()),
             ],
         ),
-        subject=(site.id, node.span, "other"),
+        subject=(node.span, "other"),
     )
 
 

@@ -54,7 +54,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                     block=item.kind,
                     trace=hole.steps,
                 ),
-                subject=(site.id, span, "other"),
+                subject=(span, "other"),
             )
 
 

@@ -140,7 +140,7 @@ def _raise(
             trace=[*steps, *hole.steps],
         ),
         # Values that come through one slot are moved by moving the slot: of those that are no source by themselves, one speaks for it.
-        subject=(site.id, item.index, origin.kind) if origin.kind in STRONG else (site.id, place, "other"),
+        subject=(site.id, item.index, origin.kind) if origin.kind in STRONG else (place, "other"),
     )
 
 
