@@ -98,12 +98,14 @@ def check_given(paths: Iterable[Path]) -> None:
     """Raise UserError for the first path that does not exist or is a link that leads nowhere."""
     for path in paths:
         try:
-            path.stat()
+            mode = path.stat().st_mode
         except FileNotFoundError:
             what = "is a link to nothing" if path.is_symlink() else "does not exist"
             raise UserError(f"{path}: {what}") from None
         except OSError as error:
             raise UserError(f"{path}: {error.strerror or error}") from error
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise UserError(f"{path}: is neither a file nor a folder; `-` reads stdin")
 
 
 def discover(settings: Settings, paths: Sequence[Path], *, display: Path) -> Discovery:

@@ -238,6 +238,16 @@ def test_undecodable_file_beside_a_good_one_and_alone(project):
     assert alone.stderr.splitlines()[-1] == "promptlint: error: no given file could be read"
 
 
+def test_names_that_are_no_text_and_names_that_drive_a_terminal(project):
+    (project / "app.py").rename(os.fsencode(project) + b"/bad\xff\x1b[31m\n.py")
+    for form in ("full", "concise", "json", "github", "junit", "sarif", "markdown"):
+        done = promptlint("check", "--output-format", form, cwd=project)
+        assert done.returncode == 1
+        assert "\x1b" not in done.stdout
+        assert "Traceback" not in done.stderr
+    assert promptlint("check", cwd=project).stdout.splitlines()[1].endswith("bad\\udcff\\x1b[31m\\n.py:84:21")
+
+
 def test_huge_file(project):
     with (project / "huge.py").open("wb") as file:
         file.seek(50_000_000)

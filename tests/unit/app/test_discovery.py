@@ -153,6 +153,14 @@ def test_missing_paths_and_broken_links_are_errors(tmp_path):
             walk(tmp_path, "a.py", name)
 
 
+def test_pipes_are_never_opened(tmp_path):
+    tree(tmp_path, "a.py")
+    os.mkfifo(tmp_path / "pipe.py")
+    assert walk(tmp_path).given == {tmp_path / "a.py"}
+    with pytest.raises(UserError, match="neither a file nor a folder; `-` reads stdin"):
+        walk(tmp_path, "pipe.py")
+
+
 def test_link_loops_are_told_and_the_walk_ends(tmp_path):
     tree(tmp_path, "a/b/c.py")
     (tmp_path / "a/b/up").symlink_to("..")
