@@ -30,7 +30,7 @@ from promptlint.report.simulate import CurvePoint, GroupRow, ReplicaRow, Samplin
 from promptlint.traffic.read import Problem, Traffic
 from promptlint.traffic.record import Record, Unreadable
 
-__all__ = ["ENGINES", "Requests", "Result", "Setup", "simulate"]
+__all__ = ["ENGINES", "Requests", "Result", "Setup", "TextTokens", "simulate"]
 
 ENGINES = ("sglang", "vllm", "block-lru")
 VERSIONS = {"sglang": "0.5.23", "vllm": "0.32.0", "block-lru": ""}
@@ -122,6 +122,17 @@ class Result:
 # --- traffic to requests
 
 
+@dataclass(frozen=True, slots=True)
+class TextTokens:
+    """A rendered request, packed; see `Request` for what the fields are."""
+
+    prompt: bytes
+    output: bytes = b""
+    kept: bytes | None = None
+    breakpoints: tuple[int, ...] = ()
+    stops: tuple[int, ...] = ()
+
+
 class Requests:
     """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
 
@@ -137,7 +148,7 @@ class Requests:
         *,
         as_blocks: bool = False,
         block_size: int = 16,
-        render: Callable[[Record], tuple[bytes, bytes, bytes | None]] | None = None,
+        render: Callable[[Record], TextTokens] | None = None,
         need_times: bool = False,
         keep: bool = False,
     ) -> None:
@@ -229,27 +240,23 @@ class Requests:
             prompt = b"".join([pack((one,)) * size for one in ids])[: length * TOKEN_BYTES]
             if len(prompt) < length * TOKEN_BYTES:  # a partial last block without an id is known to nobody else
                 prompt += pack(range(unknown, unknown + length - len(prompt) // TOKEN_BYTES))
-            output, kept = b"", None
-            pages = record.extra.get("kept_hash_ids", [*record.hash_ids, *record.extra.get("output_hash_ids", ())])
-            if len(pages) > len(record.hash_ids) or "kept_hash_ids" in record.extra:  # anonymous traffic: the answer's pages
-                named = [blocks.setdefault((record.namespace, one), len(blocks)) for one in pages]
-                kept = b"".join([pack((one,)) * size for one in named])
-                output = pack(range(unknown, unknown + (record.output_length or 0)))
+            text = self._block_text(record, prompt, size, blocks, unknown)
         elif record.token_ids is not None:
-            prompt, output, kept = _packed(record.token_ids, "token_ids"), b"", None
+            text = TextTokens(_packed(record.token_ids, "token_ids"))
         elif self.render is not None:
-            prompt, output, kept = self.render(record)
+            text = self.render(record)
         else:
             raise Unreadable("text needs a tokenizer")
-        if not prompt:
+        if not text.prompt:
             raise Unreadable("no tokens", "token_ids" if record.token_ids is not None else "")
+        output = text.output
         if record.output_tokens is not None:
             output = _packed(record.output_tokens, "output_tokens")
-        elif record.output_length and not output and kept is None:
+        elif record.output_length and not output and text.kept is None:
             output = pack(range(unknown, unknown + record.output_length))
         request = Request(
             name,
-            prompt,
+            text.prompt,
             output,
             namespace=_namespace(record),
             timestamp=(record.timestamp or 0.0) / 1000.0,
@@ -257,9 +264,28 @@ class Requests:
             max_new_tokens=_whole(record.extra, "max_new_tokens"),
             session=session,
             labels=labels,
-            kept=kept,
+            breakpoints=text.breakpoints,
+            stops=text.stops,
+            kept=text.kept,
         )
         return chains.blocks(request) if self.as_blocks else request
+
+    @staticmethod
+    def _block_text(record: Record, prompt: bytes, size: int, blocks: dict[Hashable, int], unknown: int) -> TextTokens:
+        pages = _hash_pages(record)
+        if pages is None:
+            return TextTokens(prompt)
+        named = [blocks.setdefault((record.namespace, one), len(blocks)) for one in pages]
+        answer = pack(range(unknown, unknown + (record.output_length or 0)))
+        return TextTokens(prompt, answer, b"".join([pack((one,)) * size for one in named]))
+
+
+def _hash_pages(record: Record) -> list[Any] | None:
+    """The blocks that are in the cache after the answer, which anonymised traffic states; None for other traces."""
+    if "kept_hash_ids" in record.extra:
+        return list(record.extra["kept_hash_ids"])
+    answer = record.extra.get("output_hash_ids")
+    return [*(record.hash_ids or ()), *answer] if answer else None
 
 
 def _namespace(record: Record) -> Hashable:

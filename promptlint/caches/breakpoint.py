@@ -102,7 +102,8 @@ class ProviderCache:
     def _marks(self, request: Request) -> tuple[int, ...]:
         """Positions that are stored, ascending: the request's marks and the one that the provider sets."""
         marks = set(request.breakpoints)
-        end = request.prompt_tokens
+        # What follows the last message (a generation prompt) is no block that a provider could end a prefix at.
+        end = request.stops[-1] if request.stops else request.prompt_tokens
         if self.terms.implicit == "units":
             marks.update(range(UNITS, end, UNITS), request.stops, (end,))
         elif self.terms.implicit:

@@ -129,7 +129,9 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
 )
 @click.option("--tokenizer", default="", metavar="NAME", help="Tokenizer of text traffic (o200k_base).")
 @click.option(
-    "--render", default="plain-tags", metavar="MODE", help="How messages become text: plain-tags, or a chat template."
+    "--render",
+    metavar="MODE",
+    help="How messages become text: plain-tags (default; provider for providers), or a chat template.",
 )
 @click.option("--format", "format_name", default="auto", metavar="NAME", help="Format of the records (auto).")
 @click.option(
