@@ -1,22 +1,33 @@
-"""Traffic for the other pipelines: records to requests with token ids, and the commands `traffic convert|stats|anonymize|synth`."""
+"""Traffic for the other pipelines, and the commands `traffic convert|stats|anonymize|synth`."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from promptlint.caches.request import Request
 from promptlint.errors import UserError
 from promptlint.tokenizers.segments import SegmentTokenizer, Special
+from promptlint.traffic.anonymize import anonymous
 from promptlint.traffic.read import Traffic
 from promptlint.traffic.readers.base import Options
-from promptlint.traffic.record import Record
+from promptlint.traffic.record import Record, Unreadable
+from promptlint.traffic.stats import Stats, stats
 
-__all__ = ["Tokens", "open_traffic", "requests", "token_counter"]
+__all__ = [
+    "Rendering",
+    "Tokens",
+    "anonymize",
+    "from_code",
+    "lines",
+    "measure",
+    "open_traffic",
+    "synthesise",
+    "token_counter",
+]
 
 
 def open_traffic(
@@ -46,18 +57,26 @@ def open_traffic(
     return Traffic(list(paths), format=form, strict=strict, options=Options(sent, block_size, columns))
 
 
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """Packed token ids of one record: the prompt, what was produced, what the cache holds afterwards, and the cache markers (position, lifetime)."""
+
+    prompt: bytes
+    output: bytes
+    stored: bytes
+    marks: tuple[tuple[int, str], ...] = ()
+
+
 @dataclass(slots=True)
 class Tokens:
-    """Turns records into token ids, each distinct text once. One tokenizer and one renderer for all, or by the model of each record.
+    """Records to token ids, each distinct text once.
 
-    `tokenizer` and `render` are names; None means by the model's family (unknown: the default encoding, the provider's approximation). `used` counts the
-    requests by the pair that was taken; `unrendered` those whose messages the template refused, by reason.
+    `tokenizer` and `render` are names; None means by the model of each record: its encoding (unknown: the default one) and its family's chat template (unknown: the
+    provider's approximation; a tokenizer's directory brings its own).
     """
 
     tokenizer: str | None = None
     render: str | None = None
-    used: dict[tuple[str, str], int] = field(default_factory=dict)
-    unrendered: dict[str, int] = field(default_factory=dict)
     _segments: dict[str, SegmentTokenizer] = field(default_factory=dict)
     _pairs: dict[str, tuple[str, str]] = field(default_factory=dict)
     _renderers: dict[str, Any] = field(default_factory=dict)
@@ -70,65 +89,48 @@ class Tokens:
             self._segments[name] = SegmentTokenizer(tokenizers.get(name))
         return self._segments[name]
 
-    def _pair(self, model: str) -> tuple[str, str]:
+    def names(self, model: str) -> tuple[str, str]:
+        """The tokenizer and the render mode for a model."""
         from promptlint.catalog.profiles import encoding_for
         from promptlint.tokenizers.render import family
 
         if model not in self._pairs:
-            mode = self.render or (_own_template(self.tokenizer) or family(model))
+            mode = self.render or _own_template(self.tokenizer) or family(model)
             self._pairs[model] = (self.tokenizer or encoding_for(model)[0], mode)
         return self._pairs[model]
 
-    def request(self, record: Record, number: int) -> Request | None:
-        """The request of a record; None for one without text or ids, or that its template refuses (counted in `unrendered`)."""
-        from promptlint.tokenizers.render import renderer
-
-        name, mode = self._pair(record.model)
-        segments = self.segments(name)
-        common: dict[str, Any] = {
-            "id": record.id or number,
-            "namespace": namespace_of(record),
-            "timestamp": (record.timestamp or 0.0) / 1000.0,
-            "session": record.session_id or None,
-            "labels": labels_of(record),
-            "max_new_tokens": record.output_length,
-        }
+    def of(self, record: Record) -> Rendering | None:
+        """The token ids of a record; None for one that has neither text nor ids. Raises Unreadable when its template refuses it."""
         if record.token_ids is not None:
-            return Request(
-                prompt=_packed(record, record.token_ids), output=_packed(record, record.output_tokens or ()), **common
-            )
+            prompt, output = _packed(record.token_ids), _packed(record.output_tokens or ())
+            return Rendering(prompt, output, prompt + output[:-4])
+        if record.prompt is None and record.messages is None:
+            return None
+        name, mode = self.names(record.model)
+        segments = self.segments(name)
         if record.prompt is not None:
             said = record.output if isinstance(record.output, str) else ""
-            prompt = segments.packed([record.prompt])
-            output = (
-                _packed(record, record.output_tokens)
-                if record.output_tokens
-                else segments.packed([said, _STOP] if said else [])
-            )
-            self._count(name, "text")
-            return Request(prompt=prompt, output=output, **common) if prompt else None
-        if record.messages is None:
-            return None
+            prompt, output = segments.packed([record.prompt]), segments.packed([said, _STOP] if said else [])
+            return Rendering(prompt, output, prompt + output[:-4])
         if mode not in self._renderers:
-            self._renderers[mode] = renderer(mode)
-        try:
-            rendered = self._renderers[mode](conversation_of(record))
-        except ValueError as error:
-            self.unrendered[str(error)] = self.unrendered.get(str(error), 0) + 1
-            return None
-        self._count(name, mode)
-        kept = segments.packed(rendered.stored) if rendered.stored is not None else None
-        marks = tuple(at for at, _lifetime in segments.marks(rendered.prompt)) if mode == "provider" else ()
-        return Request(
-            prompt=segments.packed(rendered.prompt),
-            output=segments.packed(rendered.answer),
-            kept=kept,
-            breakpoints=marks,
-            **common,
-        )
+            from promptlint.tokenizers.render import renderer
 
-    def _count(self, name: str, mode: str) -> None:
-        self.used[name, mode] = self.used.get((name, mode), 0) + 1
+            self._renderers[mode] = renderer(mode)
+        from promptlint.tokenizers.render import Conversation
+
+        try:
+            rendered = self._renderers[mode](
+                Conversation(record.messages or (), record.tools, record.system, record.output)
+            )
+        except ValueError as error:
+            raise Unreadable(str(error), "messages") from error
+        prompt, output = segments.packed(rendered.prompt), segments.packed(rendered.answer)
+        stored = prompt + output[:-4] if rendered.stored is None else segments.packed(rendered.stored)
+        return Rendering(prompt, output, stored, tuple(segments.marks(rendered.prompt)))
+
+
+_STOP = Special("<|end of answer|>")
+"""Stands for the token that ends an answer given as text: the last token of an answer is sampled but never cached, and it is not part of the text."""
 
 
 def _own_template(tokenizer: str | None) -> str | None:
@@ -139,50 +141,13 @@ def _own_template(tokenizer: str | None) -> str | None:
     return tokenizer if any((Path(tokenizer) / name).is_file() for name in names) else None
 
 
-_STOP = Special("<|end of answer|>")
-"""Stands for the token that ends an answer given as text: the last token of an answer is sampled but never cached, and it is not part of the text."""
-
-
-def _packed(record: Record, ids: Iterable[int]) -> bytes:
+def _packed(ids: Iterable[int]) -> bytes:
     from promptlint.caches.request import pack
 
-    try:
-        return pack(ids)
-    except OverflowError as error:
-        raise UserError(f"{record.place}: a token id does not fit 32 bits") from error
+    return pack(ids)
 
 
-def conversation_of(record: Record) -> Any:
-    """What a renderer takes of a record."""
-    from promptlint.tokenizers.render import Conversation
-
-    date = ""
-    if record.timestamp is not None and record.timestamp > 1e11:
-        date = dt.datetime.fromtimestamp(record.timestamp / 1000.0, dt.UTC).strftime("%Y-%m-%d")
-    return Conversation(record.messages or (), record.tools, record.system, record.output, date)
-
-
-def namespace_of(record: Record) -> str | None:
-    """What separates equal tokens: the model and the record's own namespace."""
-    parts = [part for part in (record.model, record.namespace) if part]
-    return "\0".join(parts) if parts else None
-
-
-def labels_of(record: Record) -> tuple[tuple[str, str], ...]:
-    """What results are grouped by."""
-    pairs = (("model", record.model), ("namespace", record.namespace), ("call_site", record.call_site))
-    return tuple((kind, name) for kind, name in pairs if name)
-
-
-def requests(records: Iterable[Record], tokens: Tokens) -> Iterator[Request]:
-    """The requests of the records, in their order; records that hold none are left out."""
-    for number, record in enumerate(records, 1):
-        request = tokens.request(record, number)
-        if request is not None:
-            yield request
-
-
-def token_counter(segments: SegmentTokenizer) -> Any:
+def token_counter(segments: SegmentTokenizer) -> Callable[[str], int]:
     """Number of tokens of a text, counted once for each distinct text."""
     known: dict[str, int] = {}
 
@@ -193,3 +158,110 @@ def token_counter(segments: SegmentTokenizer) -> Any:
         return found
 
     return count
+
+
+def lines(records: Iterable[Record]) -> Iterator[bytes]:
+    """Canonical records as JSON lines in UTF-8, key order kept; lone surrogates, which UTF-8 cannot carry, stay escaped."""
+    for record in records:
+        row = record.to_json()
+        try:
+            yield (json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+        except UnicodeEncodeError:
+            yield (json.dumps(row, separators=(",", ":")) + "\n").encode()
+
+
+def _rendered(traffic: Traffic, tokens: Tokens) -> Iterator[tuple[Record, Rendering | None]]:
+    """Every record with its token ids; one whose template refuses it is counted among the problems and comes without."""
+    for record in traffic:
+        try:
+            yield record, tokens.of(record)
+        except (Unreadable, OverflowError) as error:
+            reason, where = (
+                (error.reason, error.field)
+                if isinstance(error, Unreadable)
+                else ("a token id does not fit 32 bits", "token_ids")
+            )
+            traffic.problem(record.place, reason, where)
+            yield record, None
+
+
+def measure(traffic: Traffic, tokens: Tokens) -> Stats:
+    """Statistics of traffic, prompts counted as the model sees them."""
+    return stats(
+        (record, None if made is None else len(made.prompt) // 4) for record, made in _rendered(traffic, tokens)
+    )
+
+
+def anonymize(traffic: Traffic, tokens: Tokens, *, page: int, salt: str | None = None) -> Iterator[Record]:
+    """The requests without text, as page hashes. Without a salt a random one is taken, and forgotten: two runs then cannot be joined.
+
+    Records that say only what a request cost are kept with their usage; block hashes of other tools are left out, because they may be unsalted.
+    """
+    key = salt.encode() if salt is not None else secrets.token_bytes(32)
+    for record, made in _rendered(traffic, tokens):
+        if made is not None:
+            yield anonymous(record, made.prompt, made.stored, page, key)
+        elif record.hash_ids is not None:
+            traffic.problem(record.place, "block hashes cannot be hashed at another page", "hash_ids")
+        elif record.usage and not record.is_request:
+            yield Record(format="anonymous", timestamp=record.timestamp, model=record.model, usage=record.usage)
+
+
+def synthesise(workload: Path) -> Iterator[Record]:
+    """The traffic that a workload file describes, as token ids; pools one after the other, each in its own namespace where there are several."""
+    from promptlint.advisor.workload import load_workloads
+    from promptlint.advisor.workload import synthesise as requests_of
+    from promptlint.caches.request import unpack
+
+    pools = load_workloads(workload)
+    for pool in pools:
+        for number, request in enumerate(requests_of(pool), 1):
+            yield Record(
+                format="synthetic",
+                id=f"{pool.name}-{number}",
+                session_id=request.session or "",
+                timestamp=round(request.timestamp * 1000.0, 3),
+                model=pool.model,
+                namespace=pool.name if len(pools) > 1 else "",
+                token_ids=list(unpack(request.prompt)),
+                output_tokens=list(unpack(request.output)),
+                extra={"synthetic": {"workload": workload.name, "pool": pool.name, "seed": pool.seed}},
+            )
+
+
+def from_code(paths: Iterable[Path], profile: str, *, requests: int, seed: int) -> Iterator[Record]:
+    """Traffic of the call sites in some code under a traffic profile: what the code sends, as far as its analysis knows it.
+
+    Fixed text and values become words in the sizes that the analysis expects; a value is drawn among as many as the profile says live at its
+    volatility in a day, so two requests share what the estimate says they share. Histories grow by one question and answer a request of their session.
+    """
+    from promptlint.app import check
+    from promptlint.app.discovery import absolute, project_root
+    from promptlint.catalog.profiles import load_profile
+    from promptlint.config import load_settings
+    from promptlint.traffic.synth import CodeBlock, CodeSite, from_sites
+
+    given = [Path(path) for path in paths]
+    settings = load_settings(project_root(absolute(given[0])), None, isolated=False)
+    report = check.check(settings, check.Request(tuple(given), Path.cwd()))
+    if not report.call_sites:
+        raise UserError(f"no call site was found in {' '.join(map(str, given))}")
+    chosen = load_profile(profile)
+    sites = [
+        CodeSite(
+            site.id,
+            site.model or "",
+            site.cacheable_prefix_tokens,
+            tuple(
+                CodeBlock(
+                    block.kind, block.role or "user", block.volatility, block.growth, block.tokens, block.static_tokens
+                )
+                for block in site.blocks
+            ),
+        )
+        for site in report.call_sites
+    ]
+    from promptlint.ir import Volatility
+
+    counts = {level.word: chosen.distinct(level) for level in Volatility}
+    yield from from_sites(sites, counts, profile=profile, requests=requests, seed=seed)

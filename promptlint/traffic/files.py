@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from promptlint.errors import UserError
 
@@ -61,10 +61,22 @@ class Source:
         except OSError as error:
             raise Broken(error.strerror or str(error)) from error
         if magic[:2] == _GZIP:
-            return io.BufferedReader(gzip.GzipFile(fileobj=stream, mode="rb"), 1 << 16)
+            return _Decompressed(gzip.GzipFile(fileobj=stream, mode="rb"), stream)
         if magic == _ZSTD:
-            return io.BufferedReader(_zstd(stream), 1 << 16)  # type: ignore[type-var]
+            return _Decompressed(_zstd(stream), stream)
         return stream
+
+
+class _Decompressed(io.BufferedReader):
+    """The decompressed bytes; closing it closes the compressed file too."""
+
+    def __init__(self, raw: Any, below: IO[bytes]) -> None:
+        super().__init__(raw, 1 << 16)
+        self._below = below
+
+    def close(self) -> None:
+        super().close()
+        self._below.close()
 
 
 def _zstd(stream: IO[bytes]) -> IO[bytes]:

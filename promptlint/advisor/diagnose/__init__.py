@@ -75,7 +75,7 @@ class _Run:
         key = (record.namespace, record.model)
         space = self.spaces.setdefault(key, _Space())
         match = space.tree.match(parts)
-        row = Row(len(self.rows) + 1, key, counter_of(record, self.count))
+        row = Row(len(self.rows) + 1, key, counter_of(record, self.count), record.call_site)
         row.cached, row.total = _tokens(parts, match, row.count)
         change = self._fault(record, row, parts, match)
         divergence = None
@@ -111,7 +111,7 @@ class _Run:
         elif _head(match) is not None:
             return None
         was = self.rows[match.relative - 1].node.parts()
-        change = classify(was, parts, match.depth, match.chars)
+        change = classify(was, parts, match.depth, match.chars, same_site=row.same_site(self.rows[match.relative - 1]))
         if before is not None:
             return change
         part = parts[match.depth]

@@ -52,6 +52,7 @@ _HOST_LABEL = re.compile(r"(?i)\b(?:cwd|working[ _-]?(?:dir|directory|copy|tree)
 _PATH = re.compile(r"(?:~|\.{0,2})?(?:/[\w.@+-]+){2,}/?|[A-Za-z]:\\[\w\\.-]+")
 _USER_LABEL = re.compile(r"(?i)\b(?:user(?:name)?|customer|client|tenant|org(?:anization|anisation)?|account|member|employee|patient|student|name|e-?mail|phone|locale|language|timezone|session|conversation|chat|thread|team|company|plan|tier|role|loyalty|address|preferences?)\b[^\n]{0,32}$")  # fmt: skip
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
+_NAME = re.compile(r"(?<![.!?] )(?<!^)\b[A-Z][a-z'\u2019-]+(?: [A-Z][a-z'\u2019-]+){1,2}\b")
 _LISTING = re.compile(r"[\w-]+\.[A-Za-z0-9]{1,5}$|/$")
 
 
@@ -116,6 +117,16 @@ class _Difference:
         """Whether in both texts a match of the pattern reaches into the differing stretch."""
         return _reaches(self.was, self.at, self.was_end, pattern) and _reaches(self.now, self.at, self.now_end, pattern)
 
+    def reordered(self) -> list[str]:
+        """The items of the new text where both texts hold the same ones in another order: within the lines that differ, or to the end."""
+        start = self.now.rfind("\n", 0, self.at) + 1
+        was_end, now_end = (text.find("\n", end) for text, end in ((self.was, self.was_end), (self.now, self.now_end)))
+        lines = (self.was[start : None if was_end < 0 else was_end], self.now[start : None if now_end < 0 else now_end])
+        for was, now in (lines, (self.was[self.at :], self.now[self.at :])):
+            if _same_items(was, now):
+                return _items(now) or [now]
+        return []
+
     @property
     def label(self) -> str:
         """The line ahead of the value, without the part of the value that both texts share."""
@@ -132,8 +143,34 @@ def _reaches(text: str, start: int, end: int, pattern: re.Pattern[str], reach: i
     )
 
 
-def classify(was: Sequence[Part], now: Sequence[Part], depth: int, chars: int) -> Change:
-    """The cause of the divergence of `now` from `was` in part `depth` behind `chars` equal characters."""
+def classify(was: Sequence[Part], now: Sequence[Part], depth: int, chars: int, *, same_site: bool = True) -> Change:
+    """The cause of the divergence of `now` from `was` in part `depth` behind `chars` equal characters.
+
+    `same_site`: both come from one place in the code, as far as is known. Two call sites whose common text stands elsewhere differ in the order of
+    their blocks, whatever else is between.
+    """
+    change = _classified(was, now, depth, chars)
+    if not same_site and change.rule in _OF_ONE_SITE:
+        return replace(
+            change, rule="block-order-differs", cause="another call site sends the same text behind other text"
+        )
+    return change
+
+
+_OF_ONE_SITE = frozenset(
+    [
+        "history-truncated",
+        "message-inserted-at-front",
+        "history-rewritten",
+        "conditional-block-in-prefix",
+        "volatile-system-message",
+        "context-before-static",
+        "request-data-before-static",
+    ]
+)
+
+
+def _classified(was: Sequence[Part], now: Sequence[Part], depth: int, chars: int) -> Change:
     part = now[depth]
     there = was[depth] if depth < len(was) else None
     if there is None or there.slot != part.slot:
@@ -167,16 +204,16 @@ def _value(found: _Difference) -> tuple[str, str] | None:
         counted = _counter(found, label)
         if counted:
             return "counter-in-prefix", counted
-    if _same_items(was, now):
-        items = _items(now)
-        if items and _LISTING.search(items[0]):
+    items = found.reordered()
+    if items:
+        if _LISTING.search(items[0]):
             return "unsorted-listing", "the same listing in another order"
         if now.lstrip()[:1] in {'"', "{"} or '":' in now[:80]:
             return "unsorted-json", "the same fields in another order"
         return "unordered-iteration", "the same items in another order"
     if short and (_HOST_LABEL.search(label) or found.touches(_PATH)):
         return "host-state-in-prefix", "state of the machine"
-    if short and (_USER_LABEL.search(label) or found.touches(_MAIL)):
+    if short and (_USER_LABEL.search(label) or found.touches(_MAIL) or found.touches(_NAME)):
         return "user-data-before-shared", "a value of the user, tenant or session"
     return None
 
@@ -283,7 +320,8 @@ def _shift(was: Sequence[Part], now: Sequence[Part], at: int) -> Change | None:
     skip = next((index - at for index in range(at + 1, len(old)) if old[index] == new[at]), 0)
     extra = next((index - at for index in range(at + 1, len(new)) if new[index] == old[at]), 0)
     if skip and (not extra or skip <= extra):
-        return Change("history-truncated", f"{skip} older message{'s' * (skip > 1)} left out", 0, 0, skip=skip)
+        change = Change("history-truncated", f"{skip} older message{'s' * (skip > 1)} left out", 0, 0, skip=skip)
+        return _moved(change, old[at : at + skip])
     if extra:
         return Change(
             "message-inserted-at-front",
@@ -293,6 +331,13 @@ def _shift(was: Sequence[Part], now: Sequence[Part], at: int) -> Change | None:
             extra=extra,
         )
     return None
+
+
+def _moved(change: Change, moved: Sequence[tuple[tuple[str, str], ...]]) -> Change:
+    """Messages that came or went; where all of them are instructions that are left out it is no history, but a block that depends on something."""
+    if change.skip and all(("role", "system") in message for message in moved):
+        return replace(change, rule="conditional-block-in-prefix", cause=change.cause.replace("older", "system"))
+    return change
 
 
 def _head(found: _Difference, part: Part, was: Sequence[Part], now: Sequence[Part]) -> Change:

@@ -27,10 +27,15 @@ class Row:
     number: int
     key: tuple[str, str]
     count: Callable[[str], int]
+    call_site: str = ""
     node: Node = field(default_factory=lambda: Node(None, None))
     cached: int = 0
     total: int = 0
     fault: bool = False
+
+    def same_site(self, other: Row) -> bool:
+        """Whether both may come from one place in the code: unless both name one and the names differ."""
+        return not self.call_site or not other.call_site or self.call_site == other.call_site
 
 
 def counter_of(record: Record, count: Callable[[str], int]) -> Callable[[str], int]:
@@ -48,7 +53,7 @@ def price(found: Diagnosis, rows: Sequence[Row]) -> None:
     lost: dict[int, int] = {row.number: 0 for row in rows}
     for rule in dict.fromkeys(divergence.rule for divergence in found.divergences):
         own = [divergence for divergence in found.divergences if divergence.rule == rule]
-        gained = _replay(rows, rule)
+        gained = _Replay(rows, rule).gains()
         for divergence in own:
             # Another model's cache cannot be repaired in the text: what is lost there is known already.
             lost[divergence.request] = (
@@ -61,43 +66,48 @@ def price(found: Diagnosis, rows: Sequence[Row]) -> None:
     found.divergences = [replace(divergence, tokens_lost=lost[divergence.request]) for divergence in found.divergences]
 
 
-def _replay(rows: Sequence[Row], rule: str) -> list[int]:
-    """Cached tokens that each request gains when every difference of that rule is repaired, in all requests."""
-    trees: dict[tuple[str, str], Tree] = {}
-    ends: list[Node] = []
-    gained = []
-    for row in rows:
-        tree = trees.setdefault(row.key, Tree())
+class _Replay:
+    """The traffic with every difference of one rule repaired."""
+
+    def __init__(self, rows: Sequence[Row], rule: str) -> None:
+        self.rows = rows
+        self.rule = rule
+        self.trees: dict[tuple[str, str], Tree] = {}
+        self.ends: list[Node] = []
+
+    def gains(self) -> list[int]:
+        """Cached tokens that each request gains."""
+        return [self._gain(row) for row in self.rows]
+
+    def _gain(self, row: Row) -> int:
+        tree = self.trees.setdefault(row.key, Tree())
         parts = row.node.parts()
         match = tree.match(parts)
         touched = False
         # A request that did not diverge needs a repair too when its relative was repaired away from it.
         if row.fault or row.total - _unmatched(parts, match, row.count) < row.cached:
-            parts, match, touched = _repair(tree, ends, parts, match, rule)
-        ends.append(tree.insert(parts, row.number))
+            parts, match, touched = self._repaired(tree, row, parts, match)
+        self.ends.append(tree.insert(parts, row.number))
         expected = min(row.total - _unmatched(parts, match, row.count), max(row.total - 1, 0))
-        gained.append(max(expected - row.cached, 0) if touched else 0)
-    return gained
+        return max(expected - row.cached, 0) if touched else 0
 
-
-def _repair(
-    tree: Tree, ends: Sequence[Node], parts: list[Part], match: Match, rule: str
-) -> tuple[list[Part], Match, bool]:
-    """Repair differences of one rule until another one, or none, is met."""
-    touched = False
-    for _ in range(MAX_REPAIRS):
-        if match.whole or match.relative < 0 or match.depth >= len(parts):
-            break
-        was = ends[match.relative - 1].parts()
-        change = classify(was, parts, match.depth, match.chars)
-        fixed = repaired(was, parts, match.depth, change) if change.rule == rule else None
-        if fixed is None:
-            break
-        better = tree.match(fixed)
-        if (better.depth, better.chars) <= (match.depth, match.chars):
-            break
-        parts, match, touched = fixed, better, True
-    return parts, match, touched
+    def _repaired(self, tree: Tree, row: Row, parts: list[Part], match: Match) -> tuple[list[Part], Match, bool]:
+        """Repair differences until one of another rule, or none, is met."""
+        touched = False
+        for _ in range(MAX_REPAIRS):
+            if match.whole or match.relative < 0 or match.depth >= len(parts):
+                break
+            was = self.ends[match.relative - 1].parts()
+            same_site = row.same_site(self.rows[match.relative - 1])
+            change = classify(was, parts, match.depth, match.chars, same_site=same_site)
+            fixed = repaired(was, parts, match.depth, change) if change.rule == self.rule else None
+            if fixed is None:
+                break
+            better = tree.match(fixed)
+            if (better.depth, better.chars) <= (match.depth, match.chars):
+                break
+            parts, match, touched = fixed, better, True
+        return parts, match, touched
 
 
 def _unmatched(parts: Sequence[Part], match: Match, count: Callable[[str], int]) -> int:

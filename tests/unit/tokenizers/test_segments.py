@@ -10,7 +10,47 @@ from promptlint.tokenizers import EMBEDDED, get
 from promptlint.tokenizers.segments import SegmentTokenizer, Special, pieces
 
 WORDS = st.sampled_from(
-    ["the", " The", "I'm", "'LL", "\n", "\n\n", " \n", "\r\n", "  ", "\t", " ", "a", "Ä", "é", "e\u0301", "東京", "1234", " 12", "/", "//", "_x", "-", "...", "!\n", "—", "\u200d", "\u00a0", "<|im_end|>", "<|endoftext|>", "x" * 40, "fooBar", "HTTPServer", "🙂", "'s", "don't", "\x85", "\u2028", "٣", "ⅷ"]  # fmt: skip
+    [
+        "the",
+        " The",
+        "I'm",
+        "'LL",
+        "\n",
+        "\n\n",
+        " \n",
+        "\r\n",
+        "  ",
+        "\t",
+        " ",
+        "a",
+        "Ä",
+        "é",
+        "e\u0301",
+        "東京",
+        "1234",
+        " 12",
+        "/",
+        "//",
+        "_x",
+        "-",
+        "...",
+        "!\n",
+        "—",
+        "\u200d",
+        "\u00a0",
+        "<|im_end|>",
+        "<|endoftext|>",
+        "x" * 40,
+        "fooBar",
+        "HTTPServer",
+        "🙂",
+        "'s",
+        "don't",
+        "\x85",
+        "\u2028",
+        "٣",
+        "ⅷ",
+    ]
 )
 TEXTS = st.lists(WORDS, max_size=200).map("".join)
 
