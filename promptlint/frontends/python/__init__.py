@@ -10,9 +10,10 @@ from promptlint.catalog.names import load_names
 from promptlint.catalog.sdk import load_sdk
 from promptlint.catalog.sources import load_sources
 from promptlint.frontends.base import Project, TemplateReader
+from promptlint.frontends.python import frameworks, history
 from promptlint.frontends.python.index import Index
 from promptlint.frontends.python.roots import Interpreter
-from promptlint.ir import Reading, Unread
+from promptlint.ir import HistoryEdit, Reading, Unread
 
 __all__ = ["read"]
 
@@ -34,12 +35,25 @@ def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path
         prompts = interpreter.run_roots(_candidates(project, index))
     finally:
         sys.setrecursionlimit(limit)
+    edits: list[HistoryEdit] = []
+    options: list[frameworks.Switched] = []
+    given = {project.display(path) for path in project.given}
+    for module in index.parsed:
+        options.extend(frameworks.switched(module.tree, module.source, interpreter.sdk))
+        if module.source.path in given:
+            edits.extend(history.edits(module.tree, module.source))
+    edits.extend(frameworks.option_edits(options))
+    prompts = frameworks.complete(prompts, options, interpreter.sdk)
     unread = list(index.unread)
     unread.extend(
         Unread(project.display(path), 1, reason) for path, reason in project.refused.items() if path.suffix == ".py"
     )
     return Reading(
-        tuple(prompts), (), (), tuple(dict.fromkeys(unread)), tuple(module.source.path for module in index.parsed)
+        tuple(prompts),
+        tuple(edits),
+        (),
+        tuple(dict.fromkeys(unread)),
+        tuple(module.source.path for module in index.parsed),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,8 @@ class Interpreter(Pipes):
                 self.visit(function)
         self._follow_callers()
         for module in modules:
+            self._module_statements(module)
+        for module in modules:
             self._module_literals(module)
         return self._settled()
 
@@ -217,6 +219,14 @@ class Interpreter(Pipes):
 
     def evaluate(self, info: FunctionInfo, receiver: Value | None) -> None:
         """One evaluation with its own budget; what it wrote is taken back."""
+
+        def run() -> None:
+            frame, value = self.enter(info, receiver)
+            self._keep_texts(frame, value)
+
+        self._guarded(info.module, info.node.lineno, info.qualname, run)
+
+    def _guarded(self, module: Module, line: int, name: str, run: Callable[[], None]) -> None:
         mark = self.journal.mark()
         self.steps = 0
         self.unresolved = []
@@ -225,21 +235,16 @@ class Interpreter(Pipes):
         self.loose = []
         self.journal.written.clear()
         try:
-            frame, value = self.enter(info, receiver)
-            self._keep_texts(frame, value)
+            run()
         except BudgetError:
-            self.index.unread.append(
-                Unread(info.module.source.path, info.node.lineno, f"{info.qualname}: too large to follow")
-            )
+            self.index.unread.append(Unread(module.source.path, line, f"{name}: too large to follow"))
         except RecursionError:
-            self.index.unread.append(
-                Unread(info.module.source.path, info.node.lineno, f"{info.qualname}: nested too deeply")
-            )
+            self.index.unread.append(Unread(module.source.path, line, f"{name}: nested too deeply"))
         except Exception as error:  # one function that we stumble over must not cost the reader all others
             if self.strict:
                 raise
-            place = f"{info.qualname}: {type(error).__name__} in promptlint, please report it"
-            self.index.unread.append(Unread(info.module.source.path, info.node.lineno, place))
+            place = f"{name}: {type(error).__name__} in promptlint, please report it"
+            self.index.unread.append(Unread(module.source.path, line, place))
         finally:
             self.stack = []
             self.silent = 0
@@ -341,6 +346,30 @@ class Interpreter(Pipes):
 
         parse = {"dollar": _dollar, "percent": _percent}.get(syntax, format_fields)
         return self.texts.fill(segments, parse, value_of)
+
+    def _module_statements(self, module: Module) -> None:
+        """Calls outside functions: scripts, and agents that are made once. Names are the module's, the statement itself runs as if in a function."""
+        imports = self._imports_sdk(module)
+        lines = {
+            place.node.lineno
+            for name, places in module.calls.items()
+            if name in self._sink_names
+            for place in places
+            if place.function is None and self._may_send(name, place, imports)
+        }
+        if not lines:
+            return
+        for statement in module.tree.body:
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            last = statement.end_lineno or statement.lineno
+            if any(statement.lineno <= line <= last for line in lines):
+                self._guarded(module, statement.lineno, "<module>", lambda: self._run_statement(module, statement))  # noqa: B023  called at once
+
+    def _run_statement(self, module: Module, statement: ast.stmt) -> None:
+        frame = Frame(module)
+        self.stack = [frame]
+        self.run([statement], frame)
 
     # ---- callers
 

@@ -1,0 +1,313 @@
+"""What frameworks put into a prompt, or take out of it, because of an argument, a class or a decorator (rules of the kinds option and hook).
+
+The text belongs to the dependency; the user's part is the place that switches it on, and there the finding belongs. `option_edits` reads one file
+and needs nothing else. `complete` adds to the prompts that the interpreter found what options put into them. Hooks are functions that the
+framework calls for each request: `hook_of` tells the interpreter which ones, so that it can read their results as system text.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from promptlint.catalog.sdk import Option, Sdk
+from promptlint.catalog.sources import volatility
+from promptlint.ir import (
+    Block,
+    BlockChoice,
+    BlockKind,
+    BlockNode,
+    BlockRepeat,
+    Choice,
+    Confidence,
+    Growth,
+    HistoryEdit,
+    Hole,
+    Origin,
+    Prompt,
+    Repeat,
+    Segment,
+    Step,
+    Volatility,
+)
+from promptlint.source import SourceFile, Span
+
+__all__ = ["Switched", "complete", "conversation", "option_edits", "switched"]
+
+# What an option does to the conversation -> the operation of a HistoryEdit, and how sure it is that a cached prefix suffers.
+_EDITS = {
+    "window": ("window", Confidence.HIGH),
+    "summary": ("summarise", Confidence.MEDIUM),
+    "rewrite": ("set-old", Confidence.MEDIUM),
+    "handoff": ("set-front", Confidence.MEDIUM),
+    "hook": ("set-old", Confidence.LOW),
+}
+_TOKENS = {"clock": 12, "host": 8}  # a sentence with a date; with a place
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """An option that a call switches on. `span` is the argument, or the call where the call itself does; `start` the call's first place."""
+
+    option: Option
+    span: Span
+    start: tuple[str, int, int]
+    expression: str
+    confidence: Confidence
+    function: str
+    day: bool = False  # a format in another argument prints no more than the date
+    given: tuple[str, ...] = ()  # the call's keyword arguments
+
+
+def switched(tree: ast.Module, source: SourceFile, sdk: Sdk) -> tuple[Switched, ...]:
+    """Every option that the file's calls switch on, in source order."""
+    roots = {call.split(".")[0] for call in sdk.options}
+    if not any(root in source.text for root in roots):
+        return ()
+    imports = _imports(tree)
+    if not roots.intersection(name.split(".")[0] for name in imports.values()):
+        return ()
+    return tuple(sorted(_switched(tree, source, sdk, imports), key=lambda one: one.span))
+
+
+def _switched(tree: ast.Module, source: SourceFile, sdk: Sdk, imports: Mapping[str, str]) -> Iterator[Switched]:
+    stack: list[tuple[ast.AST, tuple[str, ...], bool]] = [(tree, (), False)]
+    while stack:
+        node, names, dropped = stack.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = (*names, node.name)
+        if isinstance(node, ast.Call):
+            options = sdk.options.get(_resolved(node.func, imports), ())
+            for option in options:
+                found = _on(node, option)
+                if found is None or (dropped and not option.argument):
+                    continue
+                place, confidence = found
+                span = _span(place, source)
+                start = _span(node, source)
+                yield Switched(
+                    option,
+                    span,
+                    (start.path, start.line, start.column),
+                    " ".join(source.slice(span).split())[:200],
+                    confidence,
+                    ".".join(names) or "<module>",
+                    _prints_a_day(node, option),
+                    tuple(keyword.arg for keyword in node.keywords if keyword.arg),
+                )
+        for child in ast.iter_child_nodes(node):
+            # A call whose value nobody takes switches nothing on.
+            stack.append((child, names, isinstance(node, ast.Expr) and isinstance(child, ast.Call)))
+
+
+def _imports(tree: ast.Module) -> dict[str, str]:
+    """Local name -> dotted name, for absolute imports anywhere in the file."""
+    result: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.asname:
+                    result[alias.asname] = alias.name
+                else:
+                    result[alias.name.split(".")[0]] = alias.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            for alias in node.names:
+                result[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return result
+
+
+def _resolved(node: ast.expr, imports: Mapping[str, str]) -> str:
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in imports:
+        return ""
+    return ".".join([imports[node.id], *reversed(parts)])
+
+
+def _on(call: ast.Call, option: Option) -> tuple[ast.AST, Confidence] | None:
+    """The place that switches an option on and how sure that is; None when it is off."""
+    keywords = {keyword.arg: keyword for keyword in call.keywords if keyword.arg}
+    for name, literal in option.unless:
+        given = keywords.get(name)
+        if given is not None and isinstance(given.value, ast.Constant) and given.value.value == literal:
+            return None
+    if not option.argument:
+        return call, Confidence.HIGH
+    keyword = keywords.get(option.argument)
+    if keyword is None:
+        return None
+    value = keyword.value
+    if isinstance(value, ast.Constant):
+        if option.value == "any":
+            return (keyword, Confidence.HIGH) if value.value else None
+        wanted = {"true": True, "false": False}.get(option.value, option.value)
+        return (keyword, Confidence.HIGH) if value.value == wanted else None
+    if isinstance(value, ast.List | ast.Tuple | ast.Dict) and not ast.unparse(value).strip("[](){}"):
+        return None
+    return keyword, Confidence.HIGH if option.value == "any" else Confidence.MEDIUM
+
+
+def _prints_a_day(call: ast.Call, option: Option) -> bool:
+    """Whether the argument with the clock's format is a literal that prints no more than the date."""
+    given = next((keyword.value for keyword in call.keywords if option.format and keyword.arg == option.format), None)
+    if not isinstance(given, ast.Constant) or not isinstance(given.value, str):
+        return False
+    codes = {given.value[at + 1 : at + 2] for at, char in enumerate(given.value) if char == "%"}
+    return bool(codes) and codes <= set("YymdbBaAjeUWGVuwDxF-%C")
+
+
+def _span(node: ast.AST, source: SourceFile) -> Span:
+    line, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", 1)
+
+    def column(at: int, offset: int) -> int:
+        text = source.line_text(at)
+        return offset + 1 if text.isascii() else len(text.encode()[:offset].decode("utf-8", "ignore")) + 1
+
+    return Span(
+        source.path,
+        line,
+        column(line, getattr(node, "col_offset", 0)),
+        end,
+        column(end, getattr(node, "end_col_offset", 0)),
+    )
+
+
+# ---- options that edit the conversation
+
+
+def option_edits(found: Iterable[Switched]) -> Iterator[HistoryEdit]:
+    """The edits of conversations that options make."""
+    for one in found:
+        known = _EDITS.get(one.option.source)
+        if known is None:
+            continue
+        op, confidence = known
+        yield HistoryEdit(
+            op,
+            one.span,
+            "the conversation",
+            min(confidence, one.confidence),
+            one.expression,
+            steps=(Step(one.span, one.option.note),) if one.option.note else (),
+            function=one.function,
+        )
+
+
+# ---- options that put something into the prompt
+
+
+def complete(prompts: Iterable[Prompt], found: Iterable[Switched], sdk: Sdk) -> list[Prompt]:
+    """The prompts with what options put into them: a hole at the place where the framework writes it, and the conversation behind.
+
+    A prompt and an option belong together when they are the same call. An agent that is given nothing else has no prompt yet: it gets one.
+    """
+    by_call: dict[tuple[str, int, int], list[Switched]] = {}
+    for one in found:
+        if one.option.source not in _EDITS:
+            by_call.setdefault(one.start, []).append(one)
+    result: list[Prompt] = []
+    for prompt in prompts:
+        place = (prompt.span.path, prompt.span.line, prompt.span.column)
+        options = by_call.get(place)
+        if options is None or prompt.origin != "sink":
+            result.append(prompt)
+            continue
+        for one in options:
+            prompt = _with_option(prompt, one, sdk)
+        result.append(prompt)
+    return result
+
+
+def _with_option(prompt: Prompt, one: Switched, sdk: Sdk) -> Prompt:
+    option = one.option
+    level = Volatility.DAY if one.day else volatility(option.volatility)
+    kind = BlockKind(option.block)
+    origin = Origin(
+        option.source,
+        level,
+        one.confidence,
+        one.expression,
+        one.span,
+        (Step(one.span, option.note),) if option.note else (),
+    )
+    hole = Hole(
+        one.expression, one.span, level, one.confidence, (origin,), option.argument, tokens=_TOKENS.get(option.source)
+    )
+    block = Block(kind, "system" if kind is BlockKind.SYSTEM else None, (hole,), one.span, one.span)
+    settled = tuple(_fixed_at_construction(node) for node in prompt.blocks)
+    at = _place(settled, one, prompt, sdk)
+    blocks = (*settled[:at], block, *settled[at:])
+    if kind is BlockKind.SYSTEM and not any(
+        isinstance(node, Block) and node.kind is BlockKind.HISTORY for node in blocks
+    ):
+        blocks = (*blocks, conversation(prompt.span))
+    return replace(prompt, blocks=blocks, in_loop=True)
+
+
+def _place(blocks: tuple[BlockNode, ...], one: Switched, prompt: Prompt, sdk: Sdk) -> int:
+    """Index at which an option's block stands: at the start or end of its kind, or behind the text of a named argument."""
+    option = one.option
+    kind = BlockKind(option.block)
+    own = [index for index, node in enumerate(blocks) if isinstance(node, Block) and node.kind is kind]
+    if not own:
+        return len(blocks)
+    if option.position == "start":
+        return own[0]
+    sink = sdk.sinks.get(prompt.sink)
+    if option.position == "end" or sink is None:
+        return own[-1] + 1
+    # The interpreter gives one block for each argument that is given, in the order of the rows, which is the framework's.
+    ahead = 0
+    for row in sink.args:
+        if row.block == option.block and row.name in one.given:
+            ahead += 1
+        if row.name == option.position:
+            break
+    return own[min(ahead, len(own)) - 1] + 1 if ahead else own[0]
+
+
+def conversation(span: Span) -> Block:
+    """The conversation that an agent or a framework sends behind its system text; it only grows."""
+    origin = Origin("history", Volatility.SESSION, Confidence.MEDIUM, "the conversation", span)
+    hole = Hole(
+        "the conversation",
+        span,
+        Volatility.SESSION,
+        Confidence.MEDIUM,
+        (origin,),
+        "history",
+        BlockKind.HISTORY,
+        Growth.APPEND,
+    )
+    return Block(BlockKind.HISTORY, None, (hole,), span, span, growth=Growth.APPEND)
+
+
+def _fixed_at_construction(node: BlockNode) -> BlockNode:
+    """What was given to an agent's constructor stays the same for its conversation."""
+    if isinstance(node, Block):
+        return replace(node, segments=tuple(_fixed(segment) for segment in node.segments))
+    if isinstance(node, BlockChoice):
+        return replace(node, arms=tuple(tuple(_fixed_at_construction(inner) for inner in arm) for arm in node.arms))
+    return (
+        replace(node, body=tuple(_fixed_at_construction(inner) for inner in node.body))
+        if isinstance(node, BlockRepeat)
+        else node
+    )
+
+
+def _fixed(segment: Segment) -> Segment:
+    if isinstance(segment, Hole) and segment.volatility > Volatility.SESSION:
+        origins = tuple(
+            replace(origin, volatility=min(origin.volatility, Volatility.SESSION)) for origin in segment.origins
+        )
+        return replace(segment, volatility=Volatility.SESSION, origins=origins)
+    if isinstance(segment, Choice):
+        return replace(segment, arms=tuple(tuple(_fixed(inner) for inner in arm) for arm in segment.arms))
+    if isinstance(segment, Repeat):
+        over = _fixed(segment.over)
+        assert isinstance(over, Hole)
+        return replace(segment, over=over, body=tuple(_fixed(inner) for inner in segment.body))
+    return segment
