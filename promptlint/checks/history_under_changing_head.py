@@ -23,7 +23,7 @@ class Params:
 
 
 def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
-    """A finding at each call site that sends a conversation under another head than the first site of the same object or function."""
+    """A finding at each call site that sends a conversation under another head than the first site of the same object."""
     groups: dict[tuple[str, ...], list[tuple[CallSite, Item]]] = defaultdict(list)
     for site in context.sites:
         item = next((item for item in site.rendered.main() if item.append), None)
@@ -57,13 +57,13 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
 
 
 def _owner(site: CallSite, item: Item) -> tuple[str, ...] | None:
-    """What the conversation belongs to: the object for `self.x`, else the function; None where two sites cannot be compared."""
-    if not isinstance(item.node, Hole) or not item.node.expression:
+    """The attribute of a class that holds the conversation; None for others, since equal names of parameters and locals prove nothing."""
+    if not isinstance(item.node, Hole) or site.prompt.origin != "sink" or "." not in site.prompt.function:
         return None
-    function = site.prompt.function
-    if item.node.expression.startswith("self.") and "." in function:
-        return site.prompt.path, function.rsplit(".", 1)[0], item.node.expression
-    return site.prompt.path, function, item.node.expression
+    receiver, _, attribute = item.node.expression.partition(".")
+    if receiver != "self" or not attribute.isidentifier():
+        return None
+    return site.prompt.path, site.prompt.function.rsplit(".", 1)[0], attribute
 
 
 def _head(site: CallSite, item: Item) -> tuple[object, ...]:

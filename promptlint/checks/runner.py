@@ -19,6 +19,8 @@ from promptlint.ir import Confidence, Prompt, Reading
 
 __all__ = ["CheckResult", "parameters", "run"]
 
+MERGED = frozenset({"volatile_in_prefix", "determinism"})
+"""Checks whose findings are merged when they stand next to each other, within so many tokens and lines."""
 MERGED_TOKENS = 16
 MERGED_LINES = 3
 
@@ -46,9 +48,7 @@ def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -
             found: Iterable[Raised] = module.check(context, rule, parameters(rule))
             raised.extend((rule.precedence, each) for each in found)
     prompts = {site.id: site.prompt for site in sites}
-    settled = _merged(
-        _settled(raised), frozenset(rule.name for rule in rules.values() if rule.check == "volatile_in_prefix")
-    )
+    settled = _merged(_settled(raised), frozenset(rule.name for rule in rules.values() if rule.check in MERGED))
     findings = tuple(dearest_first(_folded(settled, prompts)))
     return CheckResult(findings, sites, {"provider_terms": terms_used(sites)})
 

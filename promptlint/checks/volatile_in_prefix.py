@@ -18,6 +18,9 @@ STRONG = frozenset(
 )
 """Kinds of origin that are a fault of their own. The others only say what a value is for; one value has at most one of them."""
 
+NEWEST_MESSAGE_FACTOR = 3
+"""Text behind a growing conversation is shared only by the calls of one turn, so a value ahead of it must hold up that much more."""
+
 _REPORTED_PER_PROCESS = frozenset({"clock", "random", "host", "unordered", "listing", "json", "shuffle"})
 """Values fixed at start-up are reported for these kinds only: settings, arguments of constructors and constants are what a cache wants."""
 
@@ -116,8 +119,9 @@ def _allows(wanted: str, given: bool) -> bool:
 def _raise(
     context: Context, rule: Rule, params: Params, *, site: CallSite, item: Item, hole: Hole, origin: Origin
 ) -> Iterator[Raised]:
-    needed = Volatility.DAY if params.fixed_only else origin.volatility
-    if tokens_behind(site.rendered, item, min(needed, origin.volatility)) < params.min_tokens_behind:
+    limit = Volatility.DAY if params.fixed_only else origin.volatility
+    needed = params.min_tokens_behind * (NEWEST_MESSAGE_FACTOR if _behind_history(site, item) else 1)
+    if tokens_behind(site.rendered, item, min(limit, origin.volatility)) < needed:
         return
     cost = cost_of(site.rendered, item, origin.volatility)
     place = primary_location(site.rendered, item, origin.volatility)
@@ -142,6 +146,10 @@ def _raise(
         # Values that come through one slot are moved by moving the slot: of those that are no source by themselves, one speaks for it.
         subject=(site.id, item.index, origin.kind) if origin.kind in STRONG else (place, "other"),
     )
+
+
+def _behind_history(site: CallSite, item: Item) -> bool:
+    return any(other.append for other in site.rendered.before(item))
 
 
 def _arises(origin: Origin) -> str:
