@@ -137,7 +137,7 @@ def _behind_history(item: Item) -> Volatility:
 
 def tokens_behind(rendered: Rendered, item: Item, volatility: Volatility) -> int:
     """Tokens rendered after the item that live longer than `volatility`: fixed text, stable holes, append-only history."""
-    return sum(other.tokens for other in rendered.after(item) if other.own < volatility)
+    return sum(other.tokens for other in rendered.after(item) if other.own_seen_from(item) < volatility)
 
 
 def cost_of(rendered: Rendered, item: Item, volatility: Volatility) -> Cost:
@@ -145,15 +145,16 @@ def cost_of(rendered: Rendered, item: Item, volatility: Volatility) -> Cost:
     profile = rendered.assumptions.profile
     base = Volatility.STATIC
     for other in rendered.before(item):
-        base = _raised(base, other, volatility)
+        base = _raised(base, other, other.own_seen_from(item), volatility)
     behind = 0
     lost = 0.0
     for other in rendered.after(item):
-        if other.own < volatility:
-            base = max(base, other.own)
+        own = other.own_seen_from(item)
+        if own < volatility:
+            base = max(base, own)
             behind += other.tokens
             lost += other.tokens * (credit(other, base, profile) - credit(other, max(base, volatility), profile))
-            base = _raised(base, other, volatility)
+            base = _raised(base, other, own, volatility)
     now, if_fixed = _rates(rendered, item, volatility)
     return Cost(behind, max(0.0, lost), now, if_fixed)
 
@@ -178,10 +179,10 @@ def _moves(other: Item, item: Item, volatility: Volatility) -> bool:
     return other.own >= volatility and (other.index == item.index or other.confidence >= Confidence.MEDIUM)
 
 
-def _raised(base: Volatility, other: Item, limit: Volatility) -> Volatility:
+def _raised(base: Volatility, other: Item, own: Volatility, limit: Volatility) -> Volatility:
     """The governing volatility behind `other`, counting only what lives longer than `limit`."""
-    if other.own < limit:
-        base = max(base, other.own)
+    if own < limit:
+        base = max(base, own)
     if other.append and _behind_history(other) < limit:
         base = max(base, _behind_history(other))
     return base

@@ -48,7 +48,7 @@ def _inside(places: list[Span], after: list[Item], volatility: Volatility) -> li
     elsewhere = 0
     last: int | None = None
     for item in after:
-        worth = item.tokens if item.own < volatility else 0
+        worth = item.tokens if item.alone < volatility else 0
         near = [(gap, index) for index, end in enumerate(ends) if (gap := _gap(end, item.span)) is not None]
         if not near:
             elsewhere += worth

@@ -50,7 +50,7 @@ class Item:
     append-only history, whose old part is sent again unchanged. `governing` is the highest volatility at or before it: what must be equal for the
     part to be reused. `tokens` are expected tokens; 0 for guards and for the list of a loop whose body is shown. `arms` are the
     (choice, arm) pairs that it stands in. `append`: an append-only history. `over`: the loop's list, for parts of a loop's body.
-    `choice`: for a guard, the number of the choice that it decides.
+    `choice`: for a guard, the number of the choice that it decides. `alone`: `own` without the guards of the arms.
     """
 
     index: int
@@ -66,6 +66,17 @@ class Item:
     over: Hole | None = None
     guards: tuple[Guard, ...] = ()
     choice: int = -1
+    alone: Volatility = Volatility.STATIC
+
+    def own_seen_from(self, item: Item) -> Volatility:
+        """How long the part stays the same for requests in which `item` is there too: a condition that both stand under has been met."""
+        if not self.arms or not item.arms:
+            return self.own
+        met = {choice for choice, _ in item.arms}
+        floors = (
+            guard.volatility for (choice, _), guard in zip(self.arms, self.guards, strict=True) if choice not in met
+        )
+        return max(self.alone, *floors, self.alone)
 
     @property
     def span(self) -> Span:
@@ -185,6 +196,7 @@ class _Context:
     arms: _Arms = ()
     guards: tuple[Guard, ...] = ()
     floor: Volatility = Volatility.STATIC  # volatility that every part inherits: of a guard, or of a loop's list
+    over_floor: Volatility = Volatility.STATIC  # the part of `floor` that loops give
     over: Hole | None = None
     times: int = 1
     append: bool = False
@@ -213,7 +225,8 @@ class _Walker:
         append: bool = False,
         choice: int = -1,
     ) -> Volatility:
-        own = max(own, context.floor)
+        alone = max(own, context.over_floor)
+        own = max(alone, context.floor)
         governing = max(before, own)
         kind = self.block.kind if self.block else BlockKind.OTHER
         self.items.append(
@@ -231,6 +244,7 @@ class _Walker:
                 context.over,
                 context.guards,
                 choice,
+                alone,
             )
         )
         return governing
@@ -336,6 +350,7 @@ class _Walker:
                 (*context.arms, (number, index)),
                 (*context.guards, guard),
                 max(context.floor, guard.volatility),
+                context.over_floor,
                 context.over,
                 context.times,
                 context.append,
@@ -364,7 +379,9 @@ class _Walker:
         if append and not context.append:
             self.add(over, self.assumptions.profile.size(over), Volatility.SESSION, before, context, append=True)
             before = max(before, over.volatility, Volatility.TURN)
-            return before, _Context(context.arms, context.guards, context.floor, over, 1, append=True)
+            return before, _Context(
+                context.arms, context.guards, context.floor, context.over_floor, over, 1, append=True
+            )
         size = self.assumptions.profile.size(over)
         elements = [slot for slot in slots if _is_element(slot, over)]
         tokens = 0 if repeat.body or context.append else size
@@ -373,6 +390,7 @@ class _Walker:
             context.arms,
             context.guards,
             max(context.floor, over.volatility),
+            max(context.over_floor, over.volatility),
             over,
             context.times * self.assumptions.profile.repeats,
             context.append,

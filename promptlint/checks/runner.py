@@ -115,10 +115,7 @@ def _rank(finding: Finding) -> tuple[int, float, int]:
 
 
 def _merged(findings: Iterable[Finding], rules: frozenset[str]) -> list[Finding]:
-    """Values of one rule that stand next to each other, with next to nothing between them, are one finding: one edit moves them all.
-
-    Of the same value in several places of one prompt the first is the fault; the others lose nothing more.
-    """
+    """Values of one rule that stand next to each other, with next to nothing between them, are one finding: one edit moves them all."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     merged: list[Finding] = []
     for each in findings:
@@ -144,8 +141,6 @@ def _merged(findings: Iterable[Finding], rules: frozenset[str]) -> list[Finding]
 
 
 def _belongs(finding: Finding, run: list[Finding]) -> bool:
-    if any(finding.expression == each.expression and finding.confidence <= each.confidence for each in run):
-        return True
     first, last = run[0], run[-1]
     near = abs(finding.span.line - first.span.line) <= MERGED_LINES
     return near and last.tokens_behind - finding.tokens_behind < MERGED_TOKENS

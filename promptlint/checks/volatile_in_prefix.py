@@ -50,6 +50,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     least = Volatility[params.min_volatility.upper()]
     for site in context.sites:
         growing = any(item.append for item in site.rendered.items)
+        told: list[tuple[Item, Origin]] = []
         for item in site.rendered.items:
             hole = item.node
             if not isinstance(hole, Hole) or item.append or _inherits(item, hole):
@@ -61,8 +62,14 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             if hole.origins and not any(origin.kind in sources for origin in hole.origins):
                 continue
             for origin in origins_of(hole):
-                if origin.kind in sources and least <= origin.volatility and _fits(origin, hole, params):
-                    yield from _raise(context, rule, params, site=site, item=item, hole=hole, origin=origin)
+                if origin.kind not in sources or origin.volatility < least or not _fits(origin, hole, params):
+                    continue
+                # Of the same value in several places the first is the fault; the others lose nothing more.
+                if any(_repeats(item, origin, *known) for known in told):
+                    continue
+                for raised in _raise(context, rule, params, site=site, item=item, hole=hole, origin=origin):
+                    told.append((item, origin))
+                    yield raised
 
 
 def origins_of(hole: Hole) -> tuple[Origin, ...]:
@@ -92,6 +99,16 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
     if weak:
         found.append(max(weak, key=lambda each: (each.confidence, each.volatility)))
     return tuple(found)
+
+
+def _repeats(item: Item, origin: Origin, earlier: Item, earlier_origin: Origin) -> bool:
+    """Whether an earlier part, rendered together with this one, prints the same value."""
+    if not isinstance(item.node, Hole) or not isinstance(earlier.node, Hole):
+        return False
+    arms = dict(item.arms)
+    together = all(arms.get(choice, arm) == arm for choice, arm in earlier.arms)
+    same = item.node.expression == earlier.node.expression and item.span.path == earlier.span.path
+    return together and same and origin.confidence <= earlier_origin.confidence
 
 
 def _inherits(item: Item, hole: Hole) -> bool:

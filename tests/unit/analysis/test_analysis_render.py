@@ -231,3 +231,15 @@ def test_a_users_prefix_has_often_expired():
     block = dataclasses.replace(s.system(user, s.text(RULES * 100)), breakpoint=s.span())
     rendered = render(s.prompt(block, provider="anthropic", model="claude-sonnet-4-5"), TYPICAL)
     assert hit_rate(rendered.main(), TYPICAL.profile, rendered.terms) < 0.1
+
+
+def test_inside_an_arm_its_condition_has_been_met():
+    s = Source()
+    guard = s.guard("mode", Volatility.REQUEST)
+    clock = s.hole("clock", Volatility.DAY)
+    prompt = s.prompt(s.system(s.choice(guard, (clock, s.text(LONG)), (s.text("other"),)), s.text(RULES)))
+    rendered = render(prompt, TYPICAL)
+    item = next(item for item in rendered.items if item.node == clock)
+    assert cost_of(rendered, item, Volatility.DAY).behind == tokens(LONG) + tokens(RULES)
+    outside = rendered.items[0]
+    assert cost_of(rendered, outside, Volatility.REQUEST).behind == tokens(RULES)
