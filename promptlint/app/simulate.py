@@ -22,7 +22,7 @@ from promptlint.caches.paged import PagedCache
 from promptlint.caches.paged_scheduler import PagedScheduler
 from promptlint.caches.radix import RadixCache, Tree
 from promptlint.caches.radix_scheduler import RadixScheduler
-from promptlint.caches.request import TOKEN_BYTES, Cache, Outcome, Request, pack
+from promptlint.caches.request import TOKEN_BYTES, Outcome, Request, pack
 from promptlint.caches.schedule import ConstantRate, Finished, Scheduler, ServiceTime, closed_loop
 from promptlint.caches.tally import DENOMINATORS, Sums, Tally
 from promptlint.errors import UserError
@@ -30,11 +30,13 @@ from promptlint.report.simulate import CurvePoint, GroupRow, ReplicaRow, Samplin
 from promptlint.traffic.read import Problem, Traffic
 from promptlint.traffic.record import Record, Unreadable
 
-__all__ = ["ENGINES", "Requests", "Result", "Setup", "TextTokens", "simulate"]
+__all__ = ["ENGINES", "Requests", "Result", "Setup", "TextTokens", "bottleneck", "simulate"]
 
 ENGINES = ("sglang", "vllm", "block-lru")
 VERSIONS = {"sglang": "0.5.23", "vllm": "0.32.0", "block-lru": ""}
 UNKNOWN_TOKEN = 1 << 31  # answers of which only the length is known get ids from here on that nothing else has
+OFFERED = ("lru", "lfu", "slru")  # eviction policies that a server of today can be started with
+ENOUGH = 0.9  # of what the content allows: nothing but the content is worth changing then
 CURVE_POINTS = 8  # capacities that are tried side by side
 
 
@@ -435,12 +437,16 @@ class _BlockRun(_Run):
         self.blocks = 0
         self.block_size = setup.block_size
         self._cache: BlockLru | None = None
+        self._bounds: Bounds | None = None  # a block is one token to it
 
     def replay(self, requests: Iterable[Any]) -> None:
         for request in requests:
             if self._cache is None:
                 self.block_size = self.tally.unit = request.block_size
-                self._cache = BlockLru(self._room(self.setup.capacity))
+                room = None if self.setup.capacity is None else self.setup.capacity // self.block_size
+                self._cache = BlockLru(room)
+                if self.setup.bounds:
+                    self._bounds = Bounds(room, recompute_last=False)
             elif request.block_size != self.block_size:
                 raise UserError(
                     f"blocks of {self.block_size} and of {request.block_size} tokens in one log: give --block-size"
@@ -450,12 +456,12 @@ class _BlockRun(_Run):
             outcome = Outcome(request.length, found.cached_tokens, found.written * size, found.evicted * size)
             self.note(request, outcome)
             self.distances.admit(request)
-            if self.tally.served > self.setup.warm_up:
+            counted = self.tally.served > self.setup.warm_up
+            if self._bounds is not None:
+                self._bounds.add(Request(request.id, pack(request.blocks)), counted=counted)
+            if counted:
                 self.hits += found.hits
                 self.blocks += len(request.blocks)
-
-    def _room(self, tokens: int | None) -> int | None:
-        return None if tokens is None else tokens // self.block_size
 
     def curve(self, _: Callable[[], Iterable[Any]]) -> tuple[CurvePoint, ...]:
         points: list[int | None] = [*self.distances.knees(), None]
@@ -468,8 +474,8 @@ class _BlockRun(_Run):
     def report(self, curve: tuple[CurvePoint, ...]) -> SimulateReport:
         total = self.tally.total
         block_rate = self.hits / self.blocks if self.blocks else 0.0
-        content = self.distances.rates(None)[0 if self.setup.denominator == "full-blocks" else 1]
         rate = block_rate if self.setup.denominator == "full-blocks" else total.hit_rate
+        bounds, bottleneck = self._judged(rate, total)
         return SimulateReport(
             engine="block-lru",
             engine_version="",
@@ -486,13 +492,27 @@ class _BlockRun(_Run):
             block_hit_rate=block_rate,
             request_hit_rate=total.request_hit_rate,
             evicted_tokens=total.evicted_tokens,
-            bounds={"content": content, "capacity": None, "depth_first": None},
-            bottleneck="capacity" if content - rate > 1 - content else "content",
+            bounds=bounds,
+            bottleneck=bottleneck,
             groups=self.groups(),
             curve=curve,
             settings={"block": self.block_size},
             sampling=self.sampling(),
         )
+
+    def _judged(self, rate: float, total: Sums) -> tuple[dict[str, float | None], str | None]:
+        """Bounds in blocks; as a share of tokens they count every block as full, up to what the content allows."""
+        if self._bounds is None or not self.blocks:
+            return {}, None
+        found = self._bounds.tokens()
+        if self.setup.denominator == "full-blocks":
+            scale, content = 1 / self.blocks, found.content / self.blocks
+        else:
+            scale, content = self.block_size / total.prompt_tokens, self.distances.rates(None)[1]
+        capacity = min(content, found.capacity * scale)
+        bounds: dict[str, float | None] = {"content": content, "capacity": capacity}
+        bounds["depth_first"] = None if found.depth_first is None else min(content, found.depth_first * scale)
+        return bounds, bottleneck(rate, rate, content, ())
 
 
 class _TokenRun(_Run):
@@ -502,21 +522,19 @@ class _TokenRun(_Run):
         self._provider = _provider_terms(setup) if setup.is_provider else None
         unit = setup.unit if self._provider is None else max(1, self._provider.block)
         super().__init__(setup, unit)
-        self.bounds = Bounds(setup.capacity, unit) if setup.bounds and self._provider is None else None
-        self._shadow: Cache | None = None  # the same cache without a scheduler, to tell policy from schedule
-        self._shadow_sums = Sums()
-        if setup.bounds and setup.schedule:
-            self._shadow = self.cache(setup.capacity)
+        self._beside = _Beside(self, unit) if setup.bounds and self._provider is None else None
         self.replica_sums = [Sums() for _ in range(setup.replicas)]
         self.stats: dict[str, int] = {}
         self._waits: list[float] = []
         self._ends: list[float] = []
 
-    def cache(self, capacity: int | None) -> Any:
-        """A fresh cache of the set-up, with another capacity."""
+    def cache(self, capacity: int | None, eviction: str = "") -> Any:
+        """A fresh cache of the set-up, with another capacity or eviction policy."""
         setup = self.setup
         if setup.engine == "sglang":
-            return RadixCache(capacity, setup.page_size, eviction=setup.eviction, tree=setup.tree, chunk=setup.chunk)
+            return RadixCache(
+                capacity, setup.page_size, eviction=eviction or setup.eviction, tree=setup.tree, chunk=setup.chunk
+            )
         if setup.engine == "vllm":
             return PagedCache(capacity, setup.block_size)
         from promptlint.caches.breakpoint import ProviderCache
@@ -538,6 +556,7 @@ class _TokenRun(_Run):
 
     def replay(self, requests: Iterable[Any]) -> None:
         setup = self.setup
+        requests = requests if self._beside is None else self._beside.watching(requests)
         if setup.schedule is not None:
             self._scheduled(requests)
         elif setup.replicas > 1:
@@ -553,19 +572,15 @@ class _TokenRun(_Run):
         self.note(request, outcome)
         if outcome.refused is not None:
             return
-        counted = self.tally.served > self.setup.warm_up
-        if counted:
+        if self.tally.served > self.setup.warm_up:
             self.replica_sums[replica].add(outcome, self.tally.unit)
-        if self.bounds is not None and self.setup.schedule is None:
-            self.bounds.add(request, counted=counted)
 
     def _scheduled(self, requests: Iterable[Request]) -> None:
         setup = self.setup
         caches = [self.cache(setup.capacity) for _ in range(setup.replicas)]
         fleet = Fleet([self.scheduler(cache) for cache in caches], router(setup.router, setup.replicas))
-        feed = self._shadowed(requests)
         done: Iterator[Finished]
-        done = paced(fleet, feed, setup.service_time) if setup.pace else closed_loop(fleet, feed, setup.window)
+        done = paced(fleet, requests, setup.service_time) if setup.pace else closed_loop(fleet, requests, setup.window)
         for one in done:
             self._served(one.request, one.replica, one.outcome)
             if setup.pace and one.outcome.refused is None:
@@ -575,21 +590,6 @@ class _TokenRun(_Run):
         # Which request an eviction belongs to is not known when many run at once: the sum is.
         size = 1 if setup.engine == "sglang" else setup.block_size
         self.tally.total.evicted_tokens = sum(cache.evicted for cache in caches) * size
-
-    def _shadowed(self, requests: Iterable[Request]) -> Iterator[Request]:
-        """In file order, beside the scheduler: the bounds and the run without one."""
-        count = 0
-        for request in requests:
-            if self._shadow is not None:
-                outcome = self._shadow.admit(request)
-                if outcome.refused is None:
-                    count += 1
-                    counted = count > self.setup.warm_up
-                    if counted:
-                        self._shadow_sums.add(outcome, self.tally.unit)
-                    if self.bounds is not None:
-                        self.bounds.add(request, counted=counted)
-            yield request
 
     def curve(self, again: Callable[[], Iterable[Any]]) -> tuple[CurvePoint, ...]:
         """Runs side by side, one request at a time, at capacities that double up to what the traffic can fill."""
@@ -621,7 +621,7 @@ class _TokenRun(_Run):
 
     def report(self, curve: tuple[CurvePoint, ...]) -> SimulateReport:
         setup, total = self.setup, self.tally.total
-        bounds, bottleneck = self._judged()
+        bounds, bottleneck = ({}, None) if self._beside is None else self._beside.judge(total.hit_rate)
         if setup.schedule is None:
             driver = "one request at a time"
         else:
@@ -671,28 +671,6 @@ class _TokenRun(_Run):
             refused=len(self.tally.refused),
         )
 
-    def _judged(self) -> tuple[dict[str, float | None], str | None]:
-        """The bounds as rates of prompt tokens, and what costs most of the difference to everything being cached."""
-        total = self.tally.total
-        if self.bounds is None or not total.prompt_tokens:
-            return {}, None
-        tokens = self.bounds.tokens()
-        prompt = self._shadow_sums.prompt_tokens if self._shadow is not None else total.prompt_tokens
-        content, capacity = tokens.content / prompt, tokens.capacity / prompt
-        plain = self._shadow_sums.hit_rate if self._shadow is not None else total.hit_rate
-        losses = {
-            "content": 1 - content,
-            "capacity": content - capacity,
-            "policy": capacity - plain,
-            "schedule": plain - total.hit_rate,
-        }
-        bounds = {
-            "content": content,
-            "capacity": capacity,
-            "depth_first": None if tokens.depth_first is None else tokens.depth_first / prompt,
-        }
-        return bounds, max(losses, key=losses.__getitem__)
-
     def _cost(self) -> dict[str, Any] | None:
         """Input cost relative to no caching, and dollars where prices are listed."""
         terms = self._provider
@@ -717,6 +695,71 @@ class _TokenRun(_Run):
             return round(waits[min(len(waits) - 1, int(share * len(waits)))], 6)
 
         return {"ttft_p50_s": quantile(0.5), "ttft_p99_s": quantile(0.99), "end_s": round(max(self._ends), 6)}
+
+
+class _Beside:
+    """What runs beside a simulation, over the same requests in file order, to say what the result could have been.
+
+    The upper bounds; the same memory in one cache, one request at a time; and that with the other eviction policies that
+    a server offers. With several replicas the memory is that of all of them together.
+    """
+
+    def __init__(self, run: _TokenRun, unit: int) -> None:
+        setup = run.setup
+        self._unit = unit
+        self._warm_up = setup.warm_up
+        capacity = None if setup.capacity is None else setup.capacity * setup.replicas
+        self._bounds = Bounds(capacity, unit)
+        self._plain = (run.cache(capacity), Sums())
+        policies = OFFERED if setup.engine == "sglang" and capacity is not None else ()
+        self._others = [(run.cache(capacity, name), Sums()) for name in policies if name != setup.eviction]
+
+    def watching(self, requests: Iterable[Request]) -> Iterator[Request]:
+        """The requests, each served here first; those that do not fit are left out, as in the run itself."""
+        count = 0
+        for request in requests:
+            outcome = self._plain[0].admit(request)
+            if outcome.refused is None:
+                count += 1
+                counted = count > self._warm_up
+                self._bounds.add(request, counted=counted)
+                if counted:
+                    self._plain[1].add(outcome, self._unit)
+                for cache, sums in self._others:
+                    other = cache.admit(request)
+                    if counted:
+                        sums.add(other, self._unit)
+            yield request
+
+    def judge(self, reached: float) -> tuple[dict[str, float | None], str | None]:
+        """The bounds as rates of prompt tokens, and the bottleneck of a run that reached a hit rate.
+
+        content    nine tenths of what the content allows are reached
+        schedule   else, the same memory in one cache, one request at a time, would gain most
+        policy     else, another eviction policy on offer would gain more than half of what memory without limit would
+        capacity   else
+        """
+        prompt = self._plain[1].prompt_tokens
+        if not prompt:
+            return {}, None
+        tokens = self._bounds.tokens()
+        content, plain = tokens.content / prompt, self._plain[1].hit_rate
+        bounds = {
+            "content": content,
+            "capacity": tokens.capacity / prompt,
+            "depth_first": None if tokens.depth_first is None else tokens.depth_first / prompt,
+        }
+        return bounds, bottleneck(reached, plain, content, [sums.hit_rate for _, sums in self._others])
+
+
+def bottleneck(reached: float, plain: float, content: float, others: Iterable[float]) -> str:
+    """See `_Beside.judge`. `plain` is the hit rate without scheduler and router, `others` under other policies."""
+    if reached >= ENOUGH * content:
+        return "content"
+    if plain - reached > content - plain:
+        return "schedule"
+    best = max(others, default=plain)
+    return "policy" if best - plain > (content - plain) / 2 else "capacity"
 
 
 def _provider_terms(setup: Setup) -> Any:

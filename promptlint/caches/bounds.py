@@ -47,10 +47,12 @@ class Bounds:
     Args:
         capacity: tokens of memory; None for unlimited.
         page_size: tokens per page or block.
+        recompute_last: the last token of a prompt is always computed, as in the engines.
     """
 
-    def __init__(self, capacity: int | None, page_size: int = 1) -> None:
+    def __init__(self, capacity: int | None, page_size: int = 1, *, recompute_last: bool = True) -> None:
         self.page_size = page_size
+        self._last = TOKEN_BYTES if recompute_last else 0
         self._capacity = capacity
         self._tree: RunTree[_Use] = RunTree(page_size, _Use, lambda use: replace(use, ended=False))
         self._clock = 0
@@ -97,7 +99,7 @@ class Bounds:
 
     def _prompt(self, namespace: Hashable, prompt: bytes, *, counted: bool) -> int:
         """Insert a prompt and count what of it was there before."""
-        limit = self._tree.floor(len(prompt) - TOKEN_BYTES)
+        limit = self._tree.floor(len(prompt) - self._last)
         path, new = self._tree.insert(namespace, prompt, len(prompt))
         at = reused = 0
         old = self._tree.floor(len(prompt)) - new
@@ -114,7 +116,7 @@ class Bounds:
             at += len(node.run)
         if path and at == len(prompt):
             use = path[-1].note
-            if use.ended and not new and counted:
+            if use.ended and not new and counted and self._last:
                 self._once -= self.page_size  # an exact repeat computes its last page again
             use.ended = True
         return reused

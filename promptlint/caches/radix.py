@@ -106,6 +106,7 @@ class RadixCache:
         self.chunk = chunk
         self.strategy: Strategy = strategy(eviction)
         self._page = page_size * TOKEN_BYTES
+        self._marks = self.strategy.counts_hits or self.strategy.reads_priority
         self._splits_prompt = tree != "radix-nosplit"
         self._split_is_new = tree != "unified"  # only fifo and filo see it
         self._tick = 0
@@ -151,32 +152,32 @@ class RadixCache:
         """The common case, without a hold: only the deepest node needs protection, and only the last touch counts."""
         prompt = request.prompt
         total = len(prompt)
+        page = self._page
+        depth = upto = total - total % page
+        private = 0 if depth == total else self.page_size  # tokens of the partial last page
         evicted = self.evicted
         node, cached = self._descend(request.namespace, prompt, total - TOKEN_BYTES)
-        node.locks += 1
-        need = (total - cached) // TOKEN_BYTES + (self.page_size if self.page_size > 1 else 0)
+        need = (total - cached) // TOKEN_BYTES + (self.page_size if page > TOKEN_BYTES else 0)
         if need > self.free:
+            node.locks += 1
             self.evict(need - self.free)
-        node.locks -= 1
-        upto = total - total % self._page
-        depth = upto
+            node.locks -= 1
         node, written = self._insert(node, cached, prompt, upto, request)
-        self.free -= (self._ceil(total) - upto + written) // TOKEN_BYTES  # the partial page, and what is new
+        self.free -= written // TOKEN_BYTES
         if answer:
+            self.free -= private
             node.locks += 1
             self._decode(total, answer)
             node.locks -= 1
             self.free += (self._ceil(total + answer) - upto) // TOKEN_BYTES
-            tokens = prompt + request.output[:answer]
-            depth = total + answer - (total + answer) % self._page
-            node, new = self._insert(node, upto, tokens, depth, request)
+            depth = total + answer - (total + answer) % page
+            tail = prompt[upto:] + request.output[:answer]
+            node, new = self._insert(node, 0, tail, depth - upto, request)
             written += new
             self.free -= new // TOKEN_BYTES
-        else:
-            self.free += (self._ceil(total) - upto) // TOKEN_BYTES
         self.evictable += written // TOKEN_BYTES
         self._touch(node)
-        if self.strategy.counts_hits or self.strategy.reads_priority:
+        if self._marks:
             self._mark_alone(node, depth, request.priority or 0, upto)
         if not node.children:
             self._queue(node)

@@ -10,7 +10,7 @@ import sys
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 __all__ = ["TOKEN_BYTES", "Cache", "Match", "Outcome", "Request", "common_prefix", "pack", "unpack"]
 
@@ -117,8 +117,7 @@ class Match:
     cached_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one served request did to the cache, in tokens.
 
     `refused` says in words why a request was not served at all; it then changed nothing and counts nowhere.

@@ -172,10 +172,10 @@ def text(report: SimulateReport) -> str:
 
 _UNITS = {"sglang": "full pages", "block-lru": "blocks"}
 _MEANING = {
-    "content": "the prompts themselves share no more; change what is sent",
-    "capacity": "more memory would be reused",
-    "policy": "another eviction policy could keep more with this memory",
-    "schedule": "requests that could share run at the same time, or in the wrong order",
+    "content": "almost all that these prompts share is reused; only other prompts would share more",
+    "capacity": "with more memory more would be reused",
+    "policy": "another eviction policy would keep more in this memory",
+    "schedule": "requests that share run at the same time, in the wrong order or on different replicas",
 }
 
 

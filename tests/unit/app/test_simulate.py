@@ -143,16 +143,25 @@ def test_the_report_names_everything_that_the_numbers_depend_on():
     assert json.loads(json.dumps(row)) == row
 
 
+def scans():
+    """A hot prompt, twice at first, and between its later uses enough one-time prompts to push it out of an LRU cache."""
+    prompts = [
+        [*range(1_000), 10**6 + i] if i % 5 == 0 or i == 1 else range(10**4 * i, 10**4 * i + 700) for i in range(60)
+    ]
+    return [Request(index, pack(prompt)) for index, prompt in enumerate(prompts)]
+
+
 @pytest.mark.parametrize(
     ("setup", "requests", "bottleneck"),
     [
         (Setup(), tree(10, 4, 10, 4, 200), "content"),
         (Setup(capacity=2_300), tree(200, 8, 1_000, 16, 40, order="round"), "capacity"),
-        (Setup(capacity=7_000), tree(200, 8, 1_000, 16, 40, order="round"), "policy"),
-        (Setup(schedule="fcfs", window=128), tree(2_000, 1, 100, 64, 10), "schedule"),
+        (Setup(capacity=3_000), scans(), "policy"),
+        (Setup(replicas=8), tree(2_000, 1, 100, 16, 10), "schedule"),
+        (Setup(schedule="fcfs", window=16, batch_tokens=100_000), tree(2_000, 1, 100, 16, 10), "schedule"),
     ],
 )
-def test_the_bottleneck_is_what_loses_most(setup, requests, bottleneck):
+def test_the_bottleneck_is_what_a_change_would_gain_most_from(setup, requests, bottleneck):
     assert simulate(setup, requests).report.bottleneck == bottleneck
 
 
