@@ -252,7 +252,7 @@ class HistoryEdit:
     """An operation on a list of messages that a cached prefix may not survive.
 
     `op`: "window" (keeps the last n), "pop-front", "pop-middle", "filter", "insert-front", "set-front" (element 0 is replaced), "set-old" (an older element or
-    its content is replaced), "summarise". `target` is the list as written. `per_call`: the operation is reached again for each request of
+    its content is replaced), "summarise", "hand-off" (the same list goes on under another head). `target` is the list as written. `per_call`: the operation is reached again for each request of
     a conversation, as far as the source shows.
     """
 

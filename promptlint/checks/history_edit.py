@@ -16,7 +16,7 @@ __all__ = ["Params", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`ops`: operations of `HistoryEdit`. `kept`: the share of the history whose reuse is lost, 0 to 1; `what` describes it."""
+    """`ops`: operations of `HistoryEdit`. `share_lost`: the share of the history whose reuse is lost, 0 to 1; `what` says what the operation does."""
 
     ops: tuple[str, ...]
     share_lost: float = 1.0
@@ -42,7 +42,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 rule,
                 context,
                 edit.span,
-                f"`{short(edit.expression or edit.target)}` {params.what}",
+                _message(edit, params),
                 confidence=edit.confidence,
                 site=site,
                 expression=edit.expression or edit.target,
@@ -55,6 +55,16 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             ),
             subject=("history", edit.span),
         )
+
+
+def _message(edit: HistoryEdit, params: Params) -> str:
+    """The page's words, or those of the library's row when a framework does it behind one call or argument."""
+    told = [step.note for step in edit.steps if step.span == edit.span]
+    return (
+        f"`{short(edit.expression or edit.target)}`: {told[0]}"
+        if told
+        else f"`{short(edit.expression or edit.target)}` {params.what}"
+    )
 
 
 def _edits(context: Context) -> Iterator[tuple[HistoryEdit, CallSite | None]]:

@@ -23,7 +23,8 @@ class Params:
 
 
 def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
-    """A finding at each call site that sends a conversation under another head than the first site of the same object."""
+    """A finding at each call site that sends a conversation under another head than the first site of the same object, and at each hand-off."""
+    yield from _hand_offs(context, rule)
     groups: dict[tuple[str, ...], list[tuple[CallSite, Item]]] = defaultdict(list)
     for site in context.sites:
         item = next((item for item in site.rendered.main() if item.append), None)
@@ -54,6 +55,28 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                     related=[Note(first.prompt.span, "the same conversation under another head", first.id)],
                 )
             )
+
+
+def _hand_offs(context: Context, rule: Rule) -> Iterator[Raised]:
+    """Places that make a framework go on with a conversation under another agent's system text and tools."""
+    tokens = context.assumptions.profile.size_of_kind(BlockKind.HISTORY)
+    edits = [*context.reading.edits, *(edit for site in context.sites for edit in site.prompt.edits)]
+    for edit in {edit.span: edit for edit in edits if edit.op == "hand-off"}.values():
+        yield Raised(
+            finding(
+                rule,
+                context,
+                edit.span,
+                f"`{short(edit.expression or edit.target)}` goes on with the conversation under another system text and tools",
+                confidence=edit.confidence,
+                expression=edit.expression or edit.target,
+                block=BlockKind.HISTORY,
+                trace=edit.steps,
+                behind=tokens,
+                lost=tokens / 2,
+                function=edit.function,
+            )
+        )
 
 
 def _owner(site: CallSite, item: Item) -> tuple[str, ...] | None:

@@ -40,7 +40,7 @@ _EDITS = {
     "window": ("window", Confidence.HIGH),
     "summary": ("summarise", Confidence.MEDIUM),
     "rewrite": ("set-old", Confidence.MEDIUM),
-    "handoff": ("set-front", Confidence.MEDIUM),
+    "handoff": ("hand-off", Confidence.MEDIUM),
     "hook": ("set-old", Confidence.LOW),
 }
 _TOKENS = {"clock": 12, "host": 8}  # a sentence with a date; with a place

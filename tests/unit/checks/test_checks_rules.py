@@ -247,6 +247,7 @@ def edit(op, line=3, **more):
         ("summarise", "history-rewritten"),
         ("insert-front", "message-inserted-at-front"),
         ("set-front", "system-message-mutated"),
+        ("hand-off", "history-under-changing-head"),
     ],
 )
 def test_each_edit_of_a_history_has_its_rule(op, rule):
