@@ -63,7 +63,7 @@ def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> 
     check(workload)
     pool = pool_of(workload)
     requests = traffic(workload)
-    bound = content_bound(requests)
+    bound = content_bound(workload, requests)
     _check_observed(workload, bound)
     kinds = load_engines()
     engines = [
@@ -137,7 +137,7 @@ def _applying(workload: Workload, pool: Pool) -> list[Caveat]:
     ]
 
 
-def _facts(  # noqa: PLR0917  # each is a result that the facts are read from
+def _facts(  # each is a result that the facts are read from
     workload: Workload,
     pool: Pool,
     requests: Sequence[Request],

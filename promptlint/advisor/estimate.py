@@ -1,7 +1,7 @@
 """What a workload would do on an engine: both engines' cache models and schedulers on the same traffic, with the cost model's service times.
 
 The closed loop keeps a number of requests under way and gives throughput at saturation; when the description has an arrival rate, requests also arrive at their times
-and that run gives the times to the first token. Each simulation starts with an empty cache; the first fifth of the requests is not counted in hit rates.
+and that run gives the times to the first token. Each simulation starts with an empty cache; the first requests are not counted in hit rates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from promptlint.advisor.workload import BlockSpec, Workload, best_order, synthesise
+from promptlint.advisor.workload import BlockSpec, Workload, best_order, synthesise, warm_up
 from promptlint.caches.fleet import Fleet, paced, router
 from promptlint.caches.paged import PagedCache
 from promptlint.caches.paged_scheduler import PagedScheduler
@@ -27,7 +27,6 @@ from promptlint.serving.cost import Cost, amdahl_bound, speedup_bound, steady_st
 
 __all__ = ["EngineResult", "Lever", "Pool", "levers", "pool_of", "simulate"]
 
-WARM_UP = 0.2  # share of the requests that are not counted in hit rates
 MAX_REPLICAS = 8  # simulated; a larger fleet is scaled down together with its arrivals
 TIMED_REQUESTS = 300  # of the run by arrival times, whose many small steps are slow to simulate
 UTILISATION = 0.8  # a replica is planned to be busy this share of the time
@@ -198,7 +197,7 @@ def simulate(
     window = max(1, round(workload.concurrency / scale))
     finished = list(_saturated(_fleet(workload, pool, kind, schedule), requests, service, window))
     rate = len(finished) / max(done.end for done in finished) * scale
-    counted = [done for done in finished[int(len(finished) * WARM_UP) :] if done.outcome.refused is None]
+    counted = [done for done in finished[warm_up(workload, len(finished)) :] if done.outcome.refused is None]
     refused = sum(done.outcome.refused is not None for done in finished)
     timed_runs = finished
     if timed and workload.arrivals:
@@ -243,11 +242,11 @@ def _split(finished: Sequence[Finished], cost: Cost) -> dict[str, float]:
     return {"prefill": prefill / count, "decode": decode / count, "queue": queue / count}
 
 
-def content_bound(requests: Sequence[Request]) -> float:
+def content_bound(workload: Workload, requests: Sequence[Request]) -> float:
     """Hit rate of one cache without limit, page 1, warmed up like every other figure: no engine, schedule or capacity exceeds it by more than the warm-up's luck."""
     cache = RadixCache()
     outcomes = [cache.admit(request) for request in requests]
-    kept = outcomes[int(len(outcomes) * WARM_UP) :]
+    kept = outcomes[warm_up(workload, len(outcomes)) :]
     prompt = sum(outcome.prompt_tokens for outcome in kept)
     return sum(outcome.cached_tokens for outcome in kept) / prompt if prompt else 0.0
 
@@ -269,7 +268,7 @@ def pressure(workload: Workload, pool: Pool, requests: Sequence[Request]) -> flo
         else:
             low = middle
     window = max(1, workload.concurrency / workload.replicas)
-    bound = content_bound(requests)
+    bound = content_bound(workload, requests)
     private = sum(request.prompt_tokens * (1 - bound) + request.output_tokens for request in share) / len(share)
     return (high + (window - 1) * private) / pool.tokens
 

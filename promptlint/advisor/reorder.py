@@ -2,8 +2,8 @@
 
 A prompt has regions whose order the provider or the conversation fixes: tools, system text, messages ahead of the history, the history, the newest user message.
 Within a region parts may change places; a value that changes with each turn or request may also leave its region for the newest user message, which is rendered
-last. A document chosen by id lives longer than a session and so stays ahead of the history; passages retrieved for the question go behind it. Text that refers to
-what stands "above" or "below" stays where it is with all of its block, and what has no better place is not touched.
+last. A document chosen by id lives longer than a session and so stays ahead of the history; passages retrieved for the question go behind it. A value whose
+neighbouring text says "above" or "below" stays where it is, and so does its region.
 
 Moving text changes what a model reads, so nothing here is ever safe: of 15 templates whose order was changed in the SGLang paper (appendix D.2), 12 kept their
 meaning; in the GGR paper accuracy moved by -6 to +14 points on an 8B model.
@@ -14,19 +14,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from promptlint.analysis import CallSite
 from promptlint.analysis.estimate import hit_rate
 from promptlint.analysis.render import Item, Rendered
-from promptlint.ir import BlockKind, Guard, Hole, Media, Text, Volatility
+from promptlint.ir import BlockKind, Confidence, Guard, Hole, Media, Text, Volatility
 
 __all__ = ["MEANING_RISK", "Proposal", "propose", "propose_all"]
 
 MEANING_RISK = "unsafe: moving text changes what the model reads; compare answers before and after"
-_REFERS = re.compile(
-    r"\b(above|below|following|preceding|previous section|next section|aforementioned)\b", re.IGNORECASE
-)
+_POINTS_BACK = re.compile(r"\b(above|preceding|previous|aforementioned)\b", re.IGNORECASE)
+_POINTS_AHEAD = re.compile(r"\b(below|following|next)\b", re.IGNORECASE)
+_NEAR = 200  # characters of the neighbouring text in which such a word is taken to mean the value beside it
 _GAIN = 0.01  # points of hit rate below which a move is not worth a sentence
 _SNIPPET = 48
 _TOOLS, _SYSTEM, _HEAD, _HISTORY, _NEWEST = range(5)
@@ -64,15 +64,45 @@ class _Part:
         return sum(item.tokens for item in self.items)
 
     @property
+    def sure(self) -> bool:
+        """Known with medium confidence or more: a guess is no reason to move text."""
+        return all(item.confidence >= Confidence.MEDIUM for item in self.items)
+
+    @property
     def rank(self) -> float:
-        return Volatility.SESSION + 0.5 if self.append else float(self.own)
+        """How long the part lives, shortest last. A value that is only guessed keeps its place beside fixed text."""
+        if self.append:
+            return Volatility.SESSION + 0.5
+        return float(self.own) if self.sure else 0.0
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it may go to the newest user message: it changes with each turn or request, and is not a tool."""
+        return (
+            self.region in {_SYSTEM, _HEAD}
+            and self.own >= Volatility.TURN
+            and self.sure
+            and not self.pinned
+            and not self.append
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """The order that fixed texts have at the site whose prompt is longest: others that share them take it over."""
+
+    site: str = ""
+    ranks: dict[str, int] = field(default_factory=dict)
+
+
+_NO_COMMON = _Common()
 
 
 def propose_all(sites: Sequence[CallSite]) -> list[Proposal]:
     """A proposal for each call site that gains from one, dearest first. Fixed texts that several sites share get one order: that of the site with most tokens."""
     reference = max(sites, key=lambda site: site.prompt_tokens, default=None)
-    shared = _ranks(reference.rendered) if reference else {}
-    found = [proposal for site in sites if (proposal := propose(site.rendered, shared))]
+    common = _Common(reference.id, _ranks(reference.rendered)) if reference else _Common()
+    found = [proposal for site in sites if (proposal := propose(site.rendered, common))]
     return sorted(found, key=lambda proposal: -proposal.tokens_saved)
 
 
@@ -84,16 +114,24 @@ def _ranks(rendered: Rendered) -> dict[str, int]:
     return {text: place for place, text in enumerate(dict.fromkeys(texts))}
 
 
-def propose(rendered: Rendered, shared: dict[str, int] | None = None) -> Proposal | None:
+def propose(rendered: Rendered, common: _Common = _NO_COMMON) -> Proposal | None:
     """The better order of one prompt, or None when there is none worth a sentence."""
     parts = _parts(rendered)
-    placed = _sorted(parts, shared or {})
+    alone = _sorted(parts, {})
+    placed = _sorted(parts, common.ranks)
     profile = rendered.assumptions.profile
     now = hit_rate(rendered.main(), profile)
     then = hit_rate([item for part in placed for item in part.items], profile)
-    if then - now < _GAIN:
+    moved = _moves(parts, placed)
+    if placed != alone:
+        tokens = sum(part.tokens for part in placed if _rank_of(part, common.ranks) is not None)
+        moved = (
+            *moved,
+            f"shared fixed texts in the order that {common.site} has: the two call sites then share up to {tokens:,} tokens of prefix",
+        )
+    elif then - now < _GAIN:
         return None
-    saved = rendered.prompt_tokens * (then - now)
+    saved = rendered.prompt_tokens * max(0.0, then - now)
     kept = tuple(
         f"{_label(part)} stays: its text refers to what stands above or below"
         for part in parts
@@ -107,7 +145,7 @@ def propose(rendered: Rendered, shared: dict[str, int] | None = None) -> Proposa
         then,
         saved,
         _money(rendered, saved),
-        _moves(parts, placed),
+        moved,
         kept,
         MEANING_RISK,
         _diff(parts, placed),
@@ -118,7 +156,6 @@ def _parts(rendered: Rendered) -> list[_Part]:
     """The prompt cut where the volatility changes. The items of a choice or loop form one part, for branches do not come apart."""
     items = rendered.main()
     history = next((index for index, item in enumerate(items) if item.append), None)
-    pinned = {item.block_index for item in items if isinstance(item.node, Text) and _REFERS.search(item.node.value)}
     last_block = max((item.block_index for item in items), default=-1)
     groups: list[list[Item]] = []
     for item in items:
@@ -127,13 +164,33 @@ def _parts(rendered: Rendered) -> list[_Part]:
         else:
             groups.append([item])
     parts = []
+    index = 0
     for group in groups:
         first = group[0]
-        index = items.index(first)
         region = _region(first, index, history, last_block)
         own = max(item.own for item in group)
-        parts.append(_Part(tuple(group), region, own, any(item.append for item in group), first.block_index in pinned))
+        parts.append(
+            _Part(
+                tuple(group),
+                region,
+                own,
+                any(item.append for item in group),
+                _pointed_at(items, index, index + len(group)),
+            )
+        )
+        index += len(group)
     return parts
+
+
+def _pointed_at(items: Sequence[Item], start: int, end: int) -> bool:
+    """Whether the fixed text right before a value says "below", or the text right behind it "above": the value then has to stay where it is."""
+    if all(item.is_text for item in items[start:end]):
+        return False
+    before, after = items[start - 1] if start else None, items[end] if end < len(items) else None
+    return bool(
+        (before is not None and isinstance(before.node, Text) and _POINTS_AHEAD.search(before.node.value[-_NEAR:]))
+        or (after is not None and isinstance(after.node, Text) and _POINTS_BACK.search(after.node.value[:_NEAR]))
+    )
 
 
 def _together(before: Item, item: Item) -> bool:
@@ -166,11 +223,11 @@ def _region(item: Item, index: int, history: int | None, last_block: int) -> int
 def _sorted(parts: Sequence[_Part], shared: dict[str, int]) -> list[_Part]:
     regions: list[list[_Part]] = [[] for _ in range(5)]
     for part in parts:
-        leaves = part.region < _HISTORY and part.own >= Volatility.TURN and not part.pinned and not part.append
-        regions[_NEWEST if leaves else part.region].append(part)
+        regions[_NEWEST if part.leaves else part.region].append(part)
     for number, region in enumerate(regions):
-        if not any(part.pinned for part in region):
-            region.sort(key=lambda part: part.rank)
+        if any(part.pinned for part in region):
+            continue
+        region.sort(key=lambda part: part.rank)
         if number == _NEWEST:
             # What came from elsewhere stands ahead of the question: examples and context before what is asked.
             region.sort(key=lambda part: (part.rank, part.items[0].kind is BlockKind.QUESTION))

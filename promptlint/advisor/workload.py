@@ -76,7 +76,7 @@ class Workload:
     current: str = "none"
     provider: str = ""
     prefix_caching: bool = True
-    arrivals: float = 0.0  # requests a second; 0: `concurrency` requests are always under way
+    arrivals: float | None = None  # requests a second; None: `concurrency` requests are always under way
     concurrency: int = 64
     requests: int = 0  # simulated; 0: enough to see each value several times
     seed: int = 1
@@ -234,7 +234,7 @@ def check(workload: Workload) -> None:
     for name in ("tensor_parallel", "replicas", "concurrency", "turns", "branches", "output"):
         if getattr(workload, name) < 1:
             raise UserError(f"{where}{name}: at least 1 is expected, not {getattr(workload, name)}")
-    if workload.arrivals < 0 or (workload.arrivals == 0 and workload.concurrency < 1):
+    if workload.arrivals is not None and workload.arrivals <= 0:
         raise UserError(f"{where}arrivals: a rate above 0 requests a second is expected, not {workload.arrivals:g}")
     if workload.requests < 0 or workload.requests > MAX_REQUESTS:
         raise UserError(f"{where}requests: at most {MAX_REQUESTS:,} are simulated, not {workload.requests:,}")
@@ -267,11 +267,22 @@ def best_order(blocks: Sequence[BlockSpec]) -> tuple[BlockSpec, ...]:
     return tuple(sorted(blocks, key=lambda block: _HISTORY_RANK if block.grows else float(block.varies)))
 
 
+def sessions_under_way(workload: Workload) -> int:
+    """Sessions whose turns alternate: as many as keep `concurrency` requests under way without two turns of one session at a time."""
+    return max(1, workload.concurrency // workload.branches) if workload.turns > 1 else 1
+
+
 def default_requests(workload: Workload) -> int:
-    """Enough requests that each value is seen about four times, within what simulates in seconds."""
+    """Enough requests that each value is seen about four times and each session that is under way has some turns, within what simulates in seconds."""
     values = max((block.distinct for block in workload.prompt), default=0)
-    sessions = 40 * workload.turns * workload.branches
-    return min(800, max(320, 4 * values, min(640, sessions)))
+    return min(800, max(320, 4 * values, 4 * sessions_under_way(workload) * workload.branches))
+
+
+def warm_up(workload: Workload, requests: int) -> int:
+    """Requests that are not counted in hit rates: a fifth, and at least one for each session that was under way, but never more than half."""
+    return min(
+        requests // 2, max(requests // 5, sessions_under_way(workload) * workload.branches if workload.turns > 1 else 0)
+    )
 
 
 def synthesise(workload: Workload, *, order: Sequence[BlockSpec] | None = None) -> list[Request]:
@@ -314,11 +325,10 @@ class _Generator:
         started = 0
         clock = 0.0
         made: list[Request] = []
-        # As many sessions are under way as keep the asked-for requests apart: turns of one session never overlap.
-        width = max(1, workload.concurrency // workload.branches) if workload.turns > 1 else 1
+        width = sessions_under_way(workload)
         while len(made) < total:
             while len(live) < width:
-                live.append(_Session(started, self._session_values()))
+                live.append(self._begin(started, aged=started < width))
                 started += 1
             # One of the older half goes next: a user reads an answer before asking again.
             session = live.pop(self.random.randrange((len(live) + 1) // 2))
@@ -327,6 +337,17 @@ class _Generator:
             if session.turn < workload.turns:
                 live.append(session)
         return made
+
+    def _begin(self, number: int, *, aged: bool) -> _Session:
+        """A session; those that are under way when the traffic begins stand at all ages, with a history of their own."""
+        session = _Session(number, self._session_values())
+        if aged and self.workload.turns > 1:
+            session.turn = number % self.workload.turns
+            late = sum(block.tokens for block in self.fixed if not block.grows and block.varies >= Volatility.TURN)
+            session.history = _tokens(
+                self.workload.seed, ("earlier", number), session.turn * (late + self.workload.output)
+            )
+        return session
 
     def _session_values(self) -> dict[str, int]:
         """One draw of each block's value that a session keeps: tenant, document, user."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from promptlint import __version__
 from promptlint.advisor.advice import PoolAdvice, advise_pool
-from promptlint.advisor.estimate import MAX_REPLICAS, WARM_UP, Lever
+from promptlint.advisor.estimate import MAX_REPLICAS, Lever
 from promptlint.advisor.verdict import RuleBook, load_rule_book
 from promptlint.advisor.workload import Workload, default_requests, load_workloads, with_changes
 from promptlint.errors import UserError
@@ -446,7 +446,7 @@ def _assumptions(pools: Sequence[PoolAdvice], book: RuleBook) -> dict[str, Any]:
         "traffic": "synthetic, from the workload description",
         "engines": "SGLang 0.5.23 and vLLM 0.32.0 as modelled by promptlint; the engine factor beyond that is "
         f"{book.thresholds['engine_factor']:.2f}, range {book.thresholds['engine_factor_low']:.2f} to {book.thresholds['engine_factor_high']:.2f}",
-        "warm_up": f"the first {WARM_UP:.0%} of the requests are not counted in hit rates",
+        "warm_up": "the first fifth of the requests, and at least one of each session under way, is not counted in hit rates",
         "cost_model": "roofline over rules/hardware and rules/models; checked against measured kernel times within 3 to 13 %",
     }
     for pool in pools:

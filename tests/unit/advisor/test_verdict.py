@@ -1,0 +1,233 @@
+"""The rule, the seven example workloads with the verdicts that they promise, and for each one input that turns it over."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from promptlint.advisor.advice import advise_pool
+from promptlint.advisor.verdict import VERDICTS, decide, load_rule_book
+from promptlint.advisor.workload import load_workloads
+from promptlint.catalog.hardware import load_gpus
+from promptlint.errors import UserError
+from promptlint.ir import Volatility
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "workloads"
+BOOK = load_rule_book()
+
+
+def example(name):
+    (workload,) = load_workloads(EXAMPLES / f"{name}.yaml")
+    return workload
+
+
+def blocks(workload, name, **changes):
+    """The workload with one block changed."""
+    return replace(
+        workload,
+        prompt=tuple(
+            replace(block, **changes) if name in {block.name, block.kind} else block for block in workload.prompt
+        ),
+    )
+
+
+@cache
+def verdict_of(name):
+    return advise_pool(example(name), BOOK, tipping=False)
+
+
+def verdict(workload):
+    return advise_pool(workload, BOOK, tipping=False).verdict.verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "rule"),
+    [
+        ("unique_prompts", "stay-on-vllm", "caching does not pay"),
+        ("free_chat", "stay-on-vllm", "caching does not pay"),
+        ("json_extraction", "stay-on-vllm", "caching does not pay"),
+        ("rag_mixed_order", "fix-prompts-first", "fix the prompts"),
+        ("rag_one_document", "measure-first", "caching pays on both"),
+        ("agent_50_tools_rtx5090", "measure-first", "cost of disabled graphs unknown"),
+        ("multi_tenant_chat", "tune-first", "make room"),
+    ],
+)
+def test_examples(name, expected, rule):
+    found = verdict_of(name)
+    assert (found.verdict.verdict, found.verdict.rule.name) == (expected, rule)
+    assert found.verdict.because
+    assert all(reason.source for reason in found.reasons)
+    assert found.would_change_if
+    assert "promptlint bench" in found.measurement
+    assert any("29 %" in caveat for caveat in found.caveats)
+
+
+def test_unique_prompts_turn_when_text_is_shared():
+    assert verdict(blocks(example("unique_prompts"), "text", varies=Volatility.PROCESS)) == "measure-first"
+
+
+def test_free_chat_turns_when_answers_are_short_and_the_history_long():
+    assert verdict(blocks(replace(example("free_chat"), output=8, turns=8), "question", tokens=400)) != "stay-on-vllm"
+
+
+def test_json_extraction_turns_when_the_schema_is_most_of_the_prompt():
+    assert (
+        verdict(blocks(blocks(example("json_extraction"), "schema", tokens=4000), "document", tokens=300))
+        == "measure-first"
+    )
+
+
+def test_mixed_order_turns_when_the_order_is_fixed():
+    assert verdict(replace(example("rag_mixed_order"), order="fixed")) != "fix-prompts-first"
+
+
+def test_one_document_turns_under_pressure_or_by_measurement():
+    one = example("rag_one_document")
+    assert verdict(blocks(one, "document", varies=Volatility.DOCUMENT, distinct=80)) in {"tune-first", "adopt-sglang"}
+    assert verdict(replace(one, measured={"sglang": 16.0, "vllm": 14.0})) == "adopt-sglang"
+    assert verdict(replace(one, measured={"sglang": 14.2, "vllm": 14.0})) == "stay-on-vllm"
+    assert verdict(replace(one, current="sglang", measured={"sglang": 14.2, "vllm": 14.0})) == "stay-on-sglang"
+
+
+def test_fifty_tools_turn_when_the_cost_of_disabled_graphs_is_known():
+    agent = example("agent_50_tools_rtx5090")
+    assert (
+        verdict(replace(agent, decode_penalty={"sglang": 1.0})) == "adopt-sglang"
+    )  # branching under pressure: its order wins
+    assert verdict(replace(agent, decode_penalty={"sglang": 4.0})) in {"stay-on-vllm", "tune-first"}
+
+
+def test_many_tenants_turn_with_the_capacity():
+    assert verdict(replace(example("multi_tenant_chat"), gpu="H200")) == "measure-first"
+
+
+def test_current_decides_what_stay_means():
+    unique = replace(example("unique_prompts"), requests=120)
+    assert verdict(replace(unique, current="sglang")) == "stay-on-sglang"
+    assert verdict(replace(unique, current="none")) == "measure-first"
+
+
+def test_replicas_without_a_cache_aware_router_come_first():
+    fleet = replace(
+        blocks(example("rag_one_document"), "document", varies=Volatility.DOCUMENT, distinct=24),
+        replicas=8,
+        concurrency=64,
+        requests=400,
+    )
+    found = advise_pool(fleet, BOOK, tipping=False)
+    assert found.verdict.verdict == "fix-routing-first"
+    assert float(found.facts["routing.hit_rate_gain"]) > 0.10
+    assert verdict(replace(fleet, router="cache-aware")) != "fix-routing-first"
+
+
+def test_attention_that_is_not_modelled_is_measured_first():
+    found = advise_pool(replace(example("rag_one_document"), model="gpt-oss-20b", requests=120), BOOK, tipping=False)
+    assert (found.verdict.verdict, found.verdict.rule.name) == ("measure-first", "attention that is not modelled")
+    assert any("sliding-window" in caveat for caveat in found.caveats)
+    assert any("dense models" in caveat for caveat in found.caveats)
+
+
+def test_page_one_is_not_credited_where_it_cannot_be_set():
+    found = advise_pool(
+        replace(example("rag_one_document"), model="DeepSeek-V2-Lite", requests=120), BOOK, tipping=False
+    )
+    assert {result.unit for result in found.engines if result.engine == "sglang"} == {64}
+
+
+def test_only_one_engine_runs_the_model():
+    assert (
+        verdict(replace(example("rag_one_document"), engines=("sglang",), current="none", requests=120))
+        == "adopt-sglang"
+    )
+
+
+def test_structured_output_is_potential_only():
+    found = verdict_of("json_extraction")
+    potential = next(reason for reason in found.reasons if reason.fact == "structured.potential")
+    assert potential.value == pytest.approx(1 / (1 - 0.55), abs=0.01)
+    assert "not realised" in potential.unit
+    assert any("jump-forward" in caveat for caveat in found.caveats)
+
+
+def test_an_observed_rate_above_what_is_described_is_refused():
+    with pytest.raises(UserError, match="observed_hit_rate"):
+        verdict(replace(example("json_extraction"), observed_hit_rate=0.6))
+
+
+def test_a_low_observed_rate_ends_with_causes_and_commands():
+    found = advise_pool(replace(example("rag_one_document"), observed_hit_rate=0.08, requests=120), BOOK, tipping=False)
+    assert len(found.causes) >= 3
+    assert all(cause.confirm_with.startswith("promptlint ") for cause in found.causes)
+    assert "head of the prompt" in found.causes[0].cause  # nothing else in the description explains it
+
+
+def test_the_tipping_point_is_named():
+    found = advise_pool(replace(example("multi_tenant_chat"), gpu="H200", requests=320), BOOK)
+    assert any("pool pressure exceeds" in change for change in found.would_change_if)
+
+
+def test_no_lever_or_verdict_speaks_of_quality():
+    found = verdict_of("rag_mixed_order")
+    assert any("says nothing about the quality of answers" in caveat for caveat in found.caveats)
+    assert any("12 of 15" in caveat for caveat in found.caveats)
+
+
+# --- the rule itself
+
+
+def test_the_rule_always_decides():
+    assert decide({}, BOOK).verdict == "measure-first"
+    assert {rule.verdict for rule in BOOK.rules} <= {*VERDICTS, "stay-on-current"}
+
+
+def test_a_fact_that_nobody_knows_decides_nothing():
+    assert decide({"current": "vllm"}, BOOK).rule.name == "caching pays on both"
+
+
+def test_measured_beats_simulated():
+    facts = {
+        "current": "vllm",
+        "measured": True,
+        "measured_ratio": 1.2,
+        "engine_gain_high": 0.5,
+        "plain_attention": True,
+    }
+    assert decide(facts, BOOK).verdict == "adopt-sglang"
+
+
+def test_rules_that_miss_by_one_condition_are_named():
+    found = decide({"current": "vllm", "cache_gain": 2.0, "engine_gain_low": 1.0, "engine_gain_high": 1.3}, BOOK)
+    assert ("SGLang wins even at the low end", "engine_gain_low >= margin") in [
+        (rule.name, condition) for rule, condition in found.near
+    ]
+
+
+def test_users_change_thresholds_and_rules(tmp_path):
+    (tmp_path / "verdict.toml").write_text("[verdict]\nmargin = 1.5\n")
+    book = load_rule_book((tmp_path,))
+    assert book.thresholds["margin"] == 1.5
+    assert book.rules == BOOK.rules
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[verdict.rule]]\nname = "x"\nverdict = "adopt-vllm"\nwhen = []\nbecause = "y"\n', "adopt-vllm"),
+        (
+            '[[verdict.rule]]\nname = "x"\nverdict = "measure-first"\nwhen = ["a is b"]\nbecause = "y"\n',
+            "fact operator value",
+        ),
+        ('[[verdict.rule]]\nname = "x"\nverdict = "measure-first"\nwhen = ["a > 1"]\nbecause = "y"\n', "no condition"),
+        ('[[verdict.rule]]\nname = "x"\n', "does not fit"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_refused(tmp_path, text, message):
+    (tmp_path / "verdict.toml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_rule_book((tmp_path,))
+
+
+def test_gpus_with_unknown_graph_cost_are_those_of_the_caveat():
+    names = {gpu.name for gpu in load_gpus().values() if gpu.architecture == "blackwell-sm120"}
+    assert names == {"RTX 5090"}
