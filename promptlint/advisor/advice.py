@@ -18,10 +18,13 @@ from promptlint.advisor.estimate import (
     traffic,
 )
 from promptlint.advisor.verdict import Facts, Reason, RuleBook, Verdict, decide
-from promptlint.advisor.workload import Workload, best_order, check
+from promptlint.advisor.workload import BlockSpec, Workload, best_order, check, synthesise, warm_up
+from promptlint.caches.breakpoint import ProviderCache
 from promptlint.caches.request import Request
 from promptlint.catalog.engines import Caveat, load_engines
+from promptlint.catalog.providers import Terms, page_for, resolve
 from promptlint.errors import UserError
+from promptlint.serving.cost import break_even_requests
 
 __all__ = ["PoolAdvice", "advise_pool"]
 
@@ -61,6 +64,8 @@ class PoolAdvice:
 def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> PoolAdvice:
     """Simulate, look at the levers, and decide. Raises UserError for a description that cannot be true."""
     check(workload)
+    if workload.current == "provider":
+        return _advise_provider(workload, book)
     pool = pool_of(workload)
     requests = traffic(workload)
     bound = content_bound(workload, requests)
@@ -95,6 +100,90 @@ def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> 
         _measurement(workload),
         _causes(workload, facts),
     )
+
+
+def _advise_provider(workload: Workload, book: RuleBook) -> PoolAdvice:
+    """The same for a pool that an API serves: its own cache terms, and what another order of the prompt would save. Engines do not come into it."""
+    page = page_for(workload.provider, workload.model)
+    if page is None:
+        raise UserError(
+            f"{workload.source or workload.name}: provider {workload.provider!r} is not in rules/providers; see `promptlint providers`"
+        )
+    terms = resolve(page, workload.model)
+    orders = (workload.prompt if workload.order != "mixed" else None, best_order(workload.prompt))
+    now, then = (_provider_run(workload, terms, order) for order in orders)
+    _check_observed(workload, content_bound(workload, synthesise(workload, order=orders[1])))
+    facts: dict[str, float | bool | str] = {
+        "current": "provider",
+        "hit_rate": now.hit_rate,
+        "content_bound": content_bound(workload, synthesise(workload)),
+        "prompts.hit_rate_gain": then.hit_rate - now.hit_rate,
+        "prompts.gain": now.cost / then.cost,
+        "routing.hit_rate_gain": 0.0,
+        "pressure": 0.0,
+        "input_cost": now.cost,
+        "input_cost_then": then.cost,
+    }
+    verdict = decide(facts, book)
+    source = f"replay by the terms of {terms.title}, {terms.verified}"
+    reasons = [
+        Reason("hit_rate", now.hit_rate, "share of prompt tokens", source),
+        Reason("prompts.hit_rate_gain", then.hit_rate - now.hit_rate, "share of prompt tokens", source),
+        Reason("input_cost", now.cost, "share of the uncached input price, writes included", source),
+        Reason("input_cost_then", then.cost, "the same in the best order", source),
+    ]
+    if terms.read is not None:
+        reasons.append(
+            Reason(
+                "break_even",
+                break_even_requests(terms.write(), terms.read),
+                "requests within a lifetime from which caching pays",
+                source,
+            )
+        )
+    caveats = [f"low-confidence terms: {', '.join(terms.low_confidence)}"] if terms.low_confidence else []
+    caveats += [f"a prefix below {terms.minimum:,} tokens is not cached"] if terms.minimum else []
+    lever = Lever(
+        "prompts",
+        "blocks in the order " + ", ".join(block.label for block in orders[1]),
+        then.hit_rate,
+        then.hit_rate - now.hit_rate,
+        0.0,
+        now.cost / then.cost,
+        None,
+    )
+    return PoolAdvice(
+        workload,
+        None,
+        (),
+        ((lever, lever),),
+        facts,
+        verdict,
+        tuple(reasons),
+        tuple(caveats),
+        tuple(_would_change(facts, verdict, book)),
+        () if workload.order == "mixed" else tuple(block.label for block in workload.prompt),
+        tuple(block.label for block in orders[1]),
+        "promptlint diagnose TRAFFIC  (the usage fields of the provider's answers against these figures)",
+        _causes(workload, facts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ProviderRun:
+    hit_rate: float
+    cost: float  # of the input, as a share of its uncached price
+
+
+def _provider_run(workload: Workload, terms: Terms, order: Sequence[BlockSpec] | None) -> _ProviderRun:
+    cache = ProviderCache(terms)
+    outcomes = [cache.admit(request) for request in synthesise(workload, order=order)]
+    kept = outcomes[warm_up(workload, len(outcomes)) :]
+    prompt, cached, written = (
+        sum(getattr(one, name) for one in kept) for name in ("prompt_tokens", "cached_tokens", "written_tokens")
+    )
+    read = 1.0 if terms.read is None else terms.read
+    return _ProviderRun(cached / prompt, (prompt - cached - written + cached * read + written * terms.write()) / prompt)
 
 
 def _check_observed(workload: Workload, bound: float) -> None:
@@ -296,6 +385,8 @@ def _would_change(facts: Facts, verdict: Verdict, book: RuleBook) -> list[str]:
         changes.append(
             "the cost of disabled CUDA graphs once it is known: set decode_penalty.sglang to the measured factor (1 if graphs can be captured)"
         )
+    if facts.get("current") == "provider":
+        return changes
     if not facts.get("measured") and not any("your own run" in change for change in changes):
         changes.append(
             f"your own run of both engines on this workload, if one is faster by {100 * (book.thresholds['margin'] - 1):.0f} % or more"

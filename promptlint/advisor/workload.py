@@ -19,6 +19,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ __all__ = ["CURRENT", "BlockSpec", "Workload", "best_order", "load_workloads", "
 
 CURRENT = ("vllm", "sglang", "provider", "none")
 MAX_REQUESTS = 20_000
+MAX_MARKS = 4  # breakpoints that a caller sets, where the provider takes them: at the ends of the last blocks that a session keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +380,12 @@ class _Generator:
                 blocks = [*head, blocks[-1]]
             pieces = [self._text(block, session, turn_values, values) for block in blocks]
             output = _tokens(workload.seed, ("output", len(made)), workload.output)
+            ends = list(accumulate(len(piece) // TOKEN_BYTES for piece in pieces))
+            lasting = [
+                end
+                for end, block in zip(ends, blocks, strict=True)
+                if block.grows or block.varies <= Volatility.SESSION
+            ]
             made.append(
                 Request(
                     id=len(made),
@@ -385,6 +393,8 @@ class _Generator:
                     output=output,
                     timestamp=clock,
                     session=f"s{session.number}",
+                    stops=tuple(dict.fromkeys(ends)),
+                    breakpoints=tuple(dict.fromkeys(end for end in lasting if end))[-MAX_MARKS:],
                 )
             )
             if branch == 0:
