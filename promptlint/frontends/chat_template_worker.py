@@ -195,6 +195,7 @@ class Session:
             lstrip_blocks=True,
             extensions=["jinja2.ext.loopcontrols", "jinja2.ext.do", Generation],
             cache_size=0,
+            optimized=False,  # the sandbox shall see every operation, those on constants too
         )
         self.environment.filters.update(tojson=to_json, fromjson=json.loads, from_json=json.loads, **self.run.filters())
         self.environment.globals.update(raise_exception=refuse, strftime_now=self.strftime_now, now=lambda: self.moment)

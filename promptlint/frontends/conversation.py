@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from jinja2 import Environment, TemplateSyntaxError, meta, nodes
+from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.ext import Extension
 
 from promptlint.frontends.chat_template_worker import Generation
@@ -57,9 +57,14 @@ def conversation_of(text: str) -> Conversation | None:
     environment = Environment(extensions=EXTENSIONS, cache_size=0)  # noqa: S701 (nothing is rendered)
     try:
         tree = environment.parse(text)
-        names = frozenset(meta.find_undeclared_variables(tree))
     except (TemplateSyntaxError, RecursionError):
         return None
+    # By hand: jinja2.meta generates code, and that computes constants, of which a template may spell one of gigabytes.
+    seen = {
+        context: {name.name for name in tree.find_all(nodes.Name) if name.ctx == context}
+        for context in ("load", "store")
+    }
+    names = frozenset(seen["load"] - (seen["store"] - set(HISTORY_NAMES)))
     fields: set[object] = {node.attr for node in tree.find_all(nodes.Getattr)}
     fields |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
     if not _FIELDS & fields:

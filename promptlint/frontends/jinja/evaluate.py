@@ -36,6 +36,7 @@ from promptlint.frontends.jinja.values import (
     opaque_named,
     origins_of,
     segments_of,
+    size_of,
 )
 from promptlint.frontends.slots import fixed_text, placed
 from promptlint.ir import (
@@ -58,6 +59,7 @@ __all__ = ["Evaluator", "Shared"]
 
 MAX_STEPS = 40_000  # statements and expressions of one template with all that it includes
 MAX_CALLS = 12  # nested includes, macros and parents
+MAX_SIZE = 20_000  # parts of a text, characters of a constant, items of a list
 MAX_UNROLLED = 40  # items of a list in the template that a loop over it is written out for
 
 _PASSES_ON = (
@@ -156,6 +158,9 @@ class Evaluator:
             if not self.shared.spend():
                 found.append(self.lost(statement, "template too large to follow"))
                 break
+            if len(found) > MAX_SIZE:
+                found[MAX_SIZE:] = [self.lost(statement, "text too large to follow")]
+                break
             found += self.statement(statement)
         return tuple(found)
 
@@ -178,6 +183,8 @@ class Evaluator:
             self.bind(statement.target, self.value(statement.value, At(statement.code, span)))
         elif isinstance(statement, tree.SetBlock):
             text: Value = Txt(self.scoped(statement.body))
+            if size_of(text) > MAX_SIZE:
+                text = UNKNOWN
             if statement.filter is not None:
                 text = self.filtered(statement.filter, text, At("set", span))
             self.bind(statement.target, text)
@@ -334,8 +341,12 @@ class Evaluator:
 
         Texts are kept, for what grows by `ns.text ~ more` becomes a repeat.
         """
+        if not any(
+            isinstance(part, tree.Set) and isinstance(part.target, nodes.NSRef)
+            for part in self.template.walk(statement.body)
+        ):
+            return
         before = [dict(scope) for scope in self.scopes]
-        steps = self.shared.steps
         self.turn(statement, over)
         changed = [
             (index, name)
@@ -345,7 +356,6 @@ class Evaluator:
         ]
         after = [dict(scope) for scope in self.scopes]
         self.restore(before)
-        self.shared.steps = min(self.shared.steps, steps + (self.shared.steps - steps) // 2 + 1)
         for index, name in changed:
             held, new = self.scopes[index].get(name), after[index][name]
             if isinstance(held, Namespace) and isinstance(new, Namespace):
@@ -624,13 +634,21 @@ class Evaluator:
         return base
 
     def concat(self, parts: list[Value], at: At) -> Value:
+        if sum(size_of(part) for part in parts) > MAX_SIZE:
+            return self.too_large(parts)
         if all(isinstance(part, Const) for part in parts):
             return Const(
                 "".join("" if part.value is None else str(part.value) for part in parts if isinstance(part, Const))
             )
         return Txt(tuple(segment for part in parts for segment in segments_of(part, at)))
 
+    def too_large(self, parts: list[Value]) -> Value:
+        """In place of a text or list that grew beyond all prompts."""
+        return Opaque(merged((*UNKNOWN.origins, *(origin for part in parts for origin in origins_of(part)))))
+
     def add(self, left: Value, right: Value, at: At) -> Value:
+        if size_of(left) + size_of(right) > MAX_SIZE:
+            return self.too_large([left, right])
         if isinstance(left, Const) and isinstance(right, Const):
             try:
                 return Const(left.value + right.value)

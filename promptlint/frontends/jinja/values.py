@@ -18,6 +18,7 @@ from promptlint.ir import (
     Guard,
     Hole,
     Origin,
+    Repeat,
     Segment,
     Step,
     Text,
@@ -32,8 +33,12 @@ if TYPE_CHECKING:
     from promptlint.frontends.jinja.tree import Body, Template
 
 __all__ = [
-    "At", "Const", "Dct", "Lst", "Macro", "Module", "Namespace", "Opaque", "Txt", "Value", "as_guard", "join", "merged", "opaque_named", "origins_of", "segments_of",
+    "At", "Const", "Dct", "Lst", "Macro", "Module", "Namespace", "Opaque", "Txt", "Value", "as_guard", "join", "merged", "opaque_named", "origins_of", "segments_of", "size_of",
 ]  # fmt: skip
+
+
+MAX_CHOICE = 2_000  # parts in all arms of a choice that values are joined by
+MAX_COUNTED = 25_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +225,45 @@ def join(arms: list[Value], guard: Guard) -> Value:
     if printable and any(
         isinstance(arm, Txt) or (isinstance(arm, Const) and isinstance(arm.value, str)) for arm in arms
     ):
-        texts = tuple(segments_of(arm, At(guard.expression, guard.span)) for arm in arms)
-        return Txt((Choice(guard, texts, guard.span),))
+        return joined_texts([segments_of(arm, At(guard.expression, guard.span)) for arm in arms], guard)
     origins = merged((*(origin for arm in arms for origin in origins_of(arm)), *guard.origins))
     telling = next((arm for arm in arms if isinstance(arm, Opaque) and arm.kind), None)
     return Opaque(origins, kind=telling.kind if telling else None, growth=telling.growth if telling else Growth.FIXED)
+
+
+def joined_texts(texts: list[tuple[Segment, ...]], guard: Guard) -> Value:
+    """One of several texts. What they begin or end with in common stands outside of the choice: `text ~ more` under an `if` is the
+    text and perhaps more, and a chain of those stays as long as the template.
+    """
+    shortest = min(len(text) for text in texts)
+    first = texts[0]
+    head = 0
+    while head < shortest and all(text[head] is first[head] or text[head] == first[head] for text in texts):
+        head += 1
+    tail = 0
+    while tail < shortest - head and all(text[-1 - tail] == first[-1 - tail] for text in texts):
+        tail += 1
+    middles = tuple(text[head : len(text) - tail] for text in texts)
+    if sum(size_of(Txt(middle)) for middle in middles) > MAX_CHOICE:
+        return Opaque(merged((*(origin for text in texts for origin in origins_of_segments(text)), *guard.origins)))
+    return Txt((*first[:head], Choice(guard, middles, guard.span), *first[len(first) - tail :]))
+
+
+def size_of(value: Value) -> int:
+    """How large a value is: parts of a text with all arms, characters of a constant, items of a list. Counting stops soon beyond the bounds."""
+    if isinstance(value, Const):
+        return len(value.value) if isinstance(value.value, str) else 1
+    if isinstance(value, (Lst, Dct, Namespace)):
+        return len(value.items)
+    if not isinstance(value, Txt):
+        return 1
+    count = 0
+    pending = list(value.segments)
+    while pending and count <= MAX_COUNTED:
+        count += 1
+        segment = pending.pop()
+        if isinstance(segment, Choice):
+            pending += [part for arm in segment.arms for part in arm]
+        elif isinstance(segment, Repeat):
+            pending += segment.body
+    return count + len(pending)
