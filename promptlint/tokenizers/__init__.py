@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
 from promptlint.errors import UserError
 
-__all__ = ["DEFAULT", "EMBEDDED", "Tokenizer", "get"]
+__all__ = ["DEFAULT", "EMBEDDED", "ID_BYTES", "ID_TYPE", "Tokenizer", "get"]
+
+ID_BYTES = 4
+ID_TYPE = "I" if array("I").itemsize == ID_BYTES else "L"
 
 DEFAULT = "o200k_base"
 EMBEDDED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
@@ -29,6 +34,13 @@ class Tokenizer(Protocol):
     def count(self, text: str) -> int: ...
 
     def special(self, text: str) -> int | None: ...
+
+    def packed(self, texts: Sequence[str]) -> list[bytes]:
+        """The ids of each text as four-byte integers in the machine's order: what caches compare."""
+
+
+def _packed(tokenizer: Tokenizer, texts: Sequence[str]) -> list[bytes]:
+    return [array(ID_TYPE, tokenizer.encode(text)).tobytes() for text in texts]
 
 
 def _clean(text: str) -> str:
@@ -54,6 +66,15 @@ class _Quicktok:
 
     def count(self, text: str) -> int:
         return len(self.encode(text))
+
+    def packed(self, texts: Sequence[str]) -> list[bytes]:
+        try:
+            ids, offsets = self._encoding.encode_batch(texts, 1)
+        except (TypeError, UnicodeEncodeError):
+            ids, offsets = self._encoding.encode_batch([_clean(text) for text in texts], 1)
+        data = ids.tobytes()
+        ends = (offsets * ids.itemsize).tolist()
+        return [data[start:end] for start, end in pairwise(ends)]
 
     def special(self, text: str) -> int | None:
         ids = self._encoding.encode_with_special_tokens(text)
@@ -83,6 +104,9 @@ class _Tiktoken:
     def count(self, text: str) -> int:
         return len(self._encoding.encode_ordinary(text))
 
+    def packed(self, texts: Sequence[str]) -> list[bytes]:
+        return _packed(self, texts)
+
     def special(self, text: str) -> int | None:
         try:
             return self._encoding.encode_single_token(text) if text in self._encoding.special_tokens_set else None
@@ -111,6 +135,9 @@ class _Transformers:
 
     def count(self, text: str) -> int:
         return len(self.encode(text))
+
+    def packed(self, texts: Sequence[str]) -> list[bytes]:
+        return _packed(self, texts)
 
     def special(self, text: str) -> int | None:
         ids = self.inner.convert_tokens_to_ids([text])

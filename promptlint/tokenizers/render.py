@@ -7,7 +7,7 @@ approximation of a closed provider's rendering: the documented order, with role 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -100,24 +100,58 @@ def _part_text(part: Any) -> str:
     return compact(part)
 
 
-def plain_tags(conversation: Conversation) -> Rendered:
+class PlainTags:
     """The render mode `plain-tags`.
 
     The compact JSON of the tools and a line feed; each message as `<|role|>`, line feed, content (a list: its compact JSON), the compact
     JSON of `tool_calls` if any, line feed, `<|end|>`, line feed; a prompt ends with `<|assistant|>` and a line feed. Each of these is one run. What
     enters the cache is the prompt without its ending, and the answer as a message.
+
+    Requests of one transcript share their message objects, so the text of an object is made once (and the object kept, so that its identity means it).
     """
-    runs: list[Run] = []
-    if conversation.tools:
-        runs.append(compact(conversation.tools) + "\n")
-    if conversation.system is not None:
-        runs.append(_tagged({"role": "system", "content": conversation.system}))
-    runs.extend(_tagged(message) for message in conversation.messages)
-    stored = None
-    if conversation.answer is not None:
-        answer = conversation.answer
-        stored = [*runs, _tagged(answer if isinstance(answer, Mapping) else {"role": "assistant", "content": answer})]
-    return Rendered([*runs, "<|assistant|>\n"], [], stored)
+
+    _MOST = 20_000
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Any, str]] = {}
+
+    def __call__(self, conversation: Conversation) -> Rendered:
+        runs: list[Run] = []
+        if conversation.tools:
+            runs.append(self._once(conversation.tools, _listed))
+        if conversation.system is not None:
+            runs.append(_tagged({"role": "system", "content": conversation.system}))
+        once = self._once
+        runs += [once(message, _tagged) for message in conversation.messages]
+        stored = None
+        if conversation.answer is not None:
+            answer = conversation.answer
+            stored = [
+                *runs,
+                once(answer, _tagged)
+                if isinstance(answer, Mapping)
+                else _tagged({"role": "assistant", "content": answer}),
+            ]
+        return Rendered([*runs, "<|assistant|>\n"], [], stored)
+
+    def _once(self, value: Any, write: Callable[[Any], str]) -> str:
+        known = self._made.get(id(value))
+        if known is not None and known[0] is value:
+            return known[1]
+        if len(self._made) >= self._MOST:
+            self._made.clear()
+        text = write(value)
+        self._made[id(value)] = (value, text)
+        return text
+
+
+def plain_tags(conversation: Conversation) -> Rendered:
+    """One conversation in the render mode `plain-tags`."""
+    return PlainTags()(conversation)
+
+
+def _listed(tools: Any) -> str:
+    return compact(tools) + "\n"
 
 
 def _tagged(message: Any) -> str:
@@ -145,7 +179,7 @@ def renderer(mode: str) -> Renderer:
     from promptlint.tokenizers.templates import TEMPLATES
 
     if mode == "plain-tags":
-        return plain_tags
+        return PlainTags()
     if mode in TEMPLATES:
         return TEMPLATES[mode]
     if Path(mode).exists():

@@ -18,16 +18,14 @@ import zlib
 from array import array
 from collections.abc import Iterable
 
-from promptlint.tokenizers import EMBEDDED, Tokenizer
+from promptlint.tokenizers import EMBEDDED, ID_BYTES, ID_TYPE, Tokenizer
 
-__all__ = ["ID_BYTES", "TYPECODE", "Mark", "Run", "SegmentTokenizer", "Special", "pieces"]
+__all__ = ["Mark", "Run", "SegmentTokenizer", "Special", "pieces"]
 
-ID_BYTES = 4
-TYPECODE = "I" if array("I").itemsize == ID_BYTES else "L"
 
 _ABOVE = 1 << 30
 _CUT = re.compile(r"\n(?=[A-Za-z])|[A-Za-z](?= [A-Za-z])")
-_PIECE = 1024
+_PIECE = 2048
 """Characters after which a cut is looked for: long enough that a call costs little beside its work, short enough to share."""
 
 
@@ -72,25 +70,31 @@ class SegmentTokenizer:
         self._cuts = tokenizer.name in EMBEDDED
         self._known: dict[str, bytes] = {}
         self._specials: dict[str, bytes] = {}
-
-    def _encode(self, text: str) -> bytes:
-        return array(TYPECODE, self.tokenizer.encode(text)).tobytes()
+        self._seen: set[int] = set()
 
     def text(self, text: str) -> bytes:
         """Packed ids of one run of text."""
         known = self._known.get(text)
         if known is not None:
             return known
-        if len(text) <= 2 * _PIECE or not self._cuts:
-            known = self._known[text] = self._encode(text)
+        if len(text) <= _PIECE or not self._cuts:
+            known = self._known[text] = self.tokenizer.packed([text])[0]
             return known
-        parts = []
-        for piece in pieces(text):
-            part = self._known.get(piece)
-            if part is None:
-                part = self._known[piece] = self._encode(piece)
-            parts.append(part)
-        return b"".join(parts)
+        # A long text is kept whole from its second time on: the first time its pieces are, for others that begin alike.
+        mark = hash(text)
+        if mark in self._seen:
+            known = self._known[text] = self._long(text)
+            return known
+        self._seen.add(mark)
+        return self._long(text)
+
+    def _long(self, text: str) -> bytes:
+        parts = pieces(text)
+        known = self._known
+        missing = [part for part in parts if part not in known]
+        if missing:
+            known.update(zip(missing, self.tokenizer.packed(missing), strict=True))
+        return b"".join([known[part] for part in parts])
 
     def special(self, text: str) -> bytes:
         """The packed id of a special token; one that the vocabulary lacks gets an id of its own, above every vocabulary."""
@@ -99,12 +103,17 @@ class SegmentTokenizer:
             found = self.tokenizer.special(text)
             if found is None:
                 found = _ABOVE + zlib.crc32(text.encode("utf-8", "surrogatepass")) % _ABOVE
-            known = self._specials[text] = array(TYPECODE, [found]).tobytes()
+            known = self._specials[text] = array(ID_TYPE, [found]).tobytes()
         return known
 
     def packed(self, runs: Iterable[Run]) -> bytes:
         """Packed ids of the runs, one after the other."""
-        return b"".join([self._run(run) for run in runs])
+        known = self._known
+        parts = []
+        for run in runs:
+            part = known.get(run) if type(run) is str else None
+            parts.append(self._run(run) if part is None else part)
+        return b"".join(parts)
 
     def _run(self, run: Run) -> bytes:
         if type(run) is str:
@@ -124,7 +133,7 @@ class SegmentTokenizer:
 
     def ids(self, runs: Iterable[Run]) -> list[int]:
         """Ids of the runs, one after the other."""
-        found = array(TYPECODE)
+        found = array(ID_TYPE)
         found.frombytes(self.packed(runs))
         return found.tolist()
 
