@@ -70,7 +70,7 @@ class Sink:
     model: str = "model"
     cache_key: tuple[str, ...] = ()  # arguments that are part of the cache key or steer requests
     structured: tuple[str, ...] = ()  # arguments that switch structured output on
-    history: str = ""  # "object": the receiver holds the conversation (chat sessions, agents)
+    history: str = ""  # "object": the receiver holds the conversation (chat sessions, agents); "behind": it is sent behind the arguments
     sends: bool = True  # False: the row only describes the arguments (count_tokens)
 
 

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from promptlint.catalog.sdk import Option, Sdk
+from promptlint.catalog.sdk import Hook, Option, Sdk
 from promptlint.catalog.sources import volatility
 from promptlint.ir import (
     Block,
@@ -33,7 +33,7 @@ from promptlint.ir import (
 )
 from promptlint.source import SourceFile, Span
 
-__all__ = ["Switched", "complete", "conversation", "option_edits", "switched"]
+__all__ = ["Switched", "complete", "hook_of", "option_edits", "switched", "with_conversation"]
 
 # What an option does to the conversation -> the operation of a HistoryEdit, and how sure it is that a cached prefix suffers.
 _EDITS = {
@@ -175,6 +175,27 @@ def _span(node: ast.AST, source: SourceFile) -> Span:
     )
 
 
+# ---- hooks
+
+
+def hook_of(sdk: Sdk, name: str, bases: Iterable[str], decorators: Iterable[str]) -> Hook | None:
+    """The hook that a function of the user's is: by its decorators' dotted names, or by its name in a class with these library bases.
+
+    A decorator that is a method of an instance has the name "TYPE.method".
+    """
+    bases, decorators = set(bases), set(decorators)
+    for hook in sdk.hooks:
+        if "@" in hook.method:
+            if decorators.intersection(hook.base):
+                return hook
+        elif any(base.startswith("@") for base in hook.base):
+            if decorators.intersection(f"{base[1:]}.{method}" for base in hook.base for method in hook.method):
+                return hook
+        elif name in hook.method and bases.intersection(hook.base):
+            return hook
+    return None
+
+
 # ---- options that edit the conversation
 
 
@@ -208,8 +229,13 @@ def complete(prompts: Iterable[Prompt], found: Iterable[Switched], sdk: Sdk) -> 
     for one in found:
         if one.option.source not in _EDITS:
             by_call.setdefault(one.start, []).append(one)
+    behind = {
+        f"{sink.package}.{call.split('.', 1)[-1]}" for call, sink in sdk.sinks.items() if sink.history == "behind"
+    }
     result: list[Prompt] = []
     for prompt in prompts:
+        if prompt.sink in behind:
+            prompt = replace(prompt, blocks=with_conversation(prompt.blocks, prompt.span), in_loop=True)
         place = (prompt.span.path, prompt.span.line, prompt.span.column)
         options = by_call.get(place)
         if options is None or prompt.origin != "sink":
@@ -240,10 +266,8 @@ def _with_option(prompt: Prompt, one: Switched, sdk: Sdk) -> Prompt:
     settled = tuple(_fixed_at_construction(node) for node in prompt.blocks)
     at = _place(settled, one, prompt, sdk)
     blocks = (*settled[:at], block, *settled[at:])
-    if kind is BlockKind.SYSTEM and not any(
-        isinstance(node, Block) and node.kind is BlockKind.HISTORY for node in blocks
-    ):
-        blocks = (*blocks, conversation(prompt.span))
+    if kind is BlockKind.SYSTEM:
+        blocks = with_conversation(blocks, prompt.span)
     return replace(prompt, blocks=blocks, in_loop=True)
 
 
@@ -267,6 +291,15 @@ def _place(blocks: tuple[BlockNode, ...], one: Switched, prompt: Prompt, sdk: Sd
         if row.name == option.position:
             break
     return own[min(ahead, len(own)) - 1] + 1 if ahead else own[0]
+
+
+def with_conversation(blocks: tuple[BlockNode, ...], span: Span) -> tuple[BlockNode, ...]:
+    """The blocks with the conversation behind them, unless they hold one."""
+    if any(
+        isinstance(node, BlockRepeat) or (isinstance(node, Block) and node.kind is BlockKind.HISTORY) for node in blocks
+    ):
+        return blocks
+    return (*blocks, conversation(span))
 
 
 def conversation(span: Span) -> Block:
