@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from pathlib import Path
@@ -28,6 +29,9 @@ def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path
     index = Index(project)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 6_000))
+    # Trees and values are millions of objects without cycles of ours: the collector would go through them again and again (three times the time).
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         interpreter = Interpreter(
             project, index, load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules), templates
@@ -35,6 +39,8 @@ def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path
         prompts = interpreter.run_roots(_candidates(project, index))
     finally:
         sys.setrecursionlimit(limit)
+        if collecting:
+            gc.enable()
     edits: list[HistoryEdit] = []
     options: list[frameworks.Switched] = []
     given = {project.display(path) for path in project.given}

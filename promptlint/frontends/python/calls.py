@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from promptlint.frontends.python.core import MAX_DEPTH, SOFT_STEPS, Arguments
+from promptlint.frontends.python.core import MAX_DEPTH, Arguments
 from promptlint.frontends.python.features import features_of, noun
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, last_name
 from promptlint.frontends.python.methods import Methods
@@ -40,7 +40,30 @@ __all__ = ["Calls"]
 _CACHES = frozenset({"cache", "lru_cache", "cached", "alru_cache", "memoize", "cache_data", "cache_resource"})
 SMALL = 8  # statements up to which a function is followed whatever it does
 MAX_INTEREST = 3  # calls deep that are asked whether they hold text
-_COMMON_CALLS = frozenset({"get", "set", "time", "json", "search", "text", "run", "read", "find", "query", "date", "page", "id", "input", "list", "format", "execute", "system", "request", "user"})
+_COMMON_CALLS = frozenset(
+    {
+        "get",
+        "set",
+        "time",
+        "json",
+        "search",
+        "text",
+        "run",
+        "read",
+        "find",
+        "query",
+        "date",
+        "page",
+        "id",
+        "input",
+        "list",
+        "format",
+        "execute",
+        "system",
+        "request",
+        "user",
+    }
+)
 _MESSAGE_LISTS = frozenset(
     {"messages", "history", "chat_history", "conversation", "message_history", "dialog", "dialogue", "transcript"}
 )
@@ -54,7 +77,12 @@ class Calls(Methods):
         self.drafts: list[Any] = []
         self._memo: dict[Any, Value] = {}
         self._interest: dict[int, bool] = {}
-        self.telling_calls = frozenset(path.rsplit(".", 1)[-1] for path in (*self.sources.sources, *self.sdk.templates, *self.sdk.messages)) - _COMMON_CALLS
+        self.telling_calls = (
+            frozenset(
+                path.rsplit(".", 1)[-1] for path in (*self.sources.sources, *self.sdk.templates, *self.sdk.messages)
+            )
+            - _COMMON_CALLS
+        )
 
     def call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The abstract value of a call."""
@@ -95,7 +123,10 @@ class Calls(Methods):
         result = features.statements <= SMALL or features.text or bool(features.calls & self.telling_calls)
         if not result and depth < MAX_INTEREST:
             for name in features.calls:
-                if any(self.interesting(other, depth + 1) and features_of(other.node).statements > SMALL for other in self.index.functions_named(name)[:4]):
+                if any(
+                    self.interesting(other, depth + 1) and features_of(other.node).statements > SMALL
+                    for other in self.index.functions_named(name)[:4]
+                ):
                     result = True
                     break
         self._interest[id(info)] = result
@@ -114,8 +145,10 @@ class Calls(Methods):
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         repeated = sum(1 for one in self.stack if one.function is info)
         if len(self.stack) > 1 and not repeated and not self.interesting(info):
-            return self.unknown(expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(info.name))
-        if repeated or len(self.stack) > MAX_DEPTH or self.steps > SOFT_STEPS:
+            return self.unknown(
+                expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(info.name)
+            )
+        if repeated or len(self.stack) > MAX_DEPTH or self.steps > self.soft:
             if not repeated:
                 self.unresolved.append(Unresolved(expression, "budget", span))
             return self.unknown(expression, span, frame, name=info.name)
@@ -137,11 +170,18 @@ class Calls(Methods):
         if set(info.decorators) & _CACHES:
             value = self.lengthen(value, Volatility.PROCESS if not arguments.all() else Volatility.SESSION)
         value = with_step(value, Step(span, f"returned by {info.name}"))
-        if key is not None and len(self.drafts) == drafts and len(self.unresolved) == missing and self._is_pure(value, mark, serial):
+        if (
+            key is not None
+            and len(self.drafts) == drafts
+            and len(self.unresolved) == missing
+            and self._is_pure(value, mark, serial)
+        ):
             self._memo[key] = value
         return value
 
-    def _memo_key(self, info: FunctionInfo, receiver: Value | None, arguments: Arguments, node: ast.AST, frame: Frame) -> Any:
+    def _memo_key(
+        self, info: FunctionInfo, receiver: Value | None, arguments: Arguments, node: ast.AST, frame: Frame
+    ) -> Any:
         """What the value of one call in the source depends on; None when that includes something that may change."""
         if arguments.rest is not None and not _is_plain(arguments.rest):
             return None
@@ -155,7 +195,17 @@ class Calls(Methods):
         else:
             return None
         reporting = not self.silent
-        return (id(info), id(node), owner, frame.at_import, reporting, len(self.stack) > 5, tuple(arguments.positional), tuple(arguments.keywords.items()), arguments.rest_keywords)
+        return (
+            id(info),
+            id(node),
+            owner,
+            frame.at_import,
+            reporting,
+            len(self.stack) > 5,
+            tuple(arguments.positional),
+            tuple(arguments.keywords.items()),
+            arguments.rest_keywords,
+        )
 
     def _is_pure(self, value: Value, mark: int, serial: int) -> bool:
         """Whether a call wrote nothing that was there before, and gives a value without identity."""
@@ -410,7 +460,7 @@ class Calls(Methods):
         method = self.find_method(value, "__init__")
         if method is not None:
             repeated = any(one.function is method for one in self.stack)
-            if repeated or len(self.stack) > MAX_DEPTH or self.steps > SOFT_STEPS:
+            if repeated or len(self.stack) > MAX_DEPTH or self.steps > self.soft:
                 return
             inner = self.frame_for(method, value, None, frame if arguments is not None else None)
             inner.at_import = frame.at_import and arguments is not None

@@ -56,13 +56,40 @@ from promptlint.source import Span
 __all__ = ["Arguments", "BudgetError", "Core", "identifier"]
 
 MAX_DEPTH = 8  # calls inlined into one another
-SOFT_STEPS = 6_000  # after so many evaluated nodes a root inlines no more calls
+SOFT_STEPS = 4_000  # after so many evaluated nodes a root inlines no more calls
+LEAN_STEPS = 500  # the same, once a project has used up its allowance
+ALLOWANCE = 250_000  # evaluated nodes of a project that its roots may share freely: about five seconds
 HARD_STEPS = 40_000  # after so many it ends
 MAX_TEXT = 400_000  # characters of one folded text
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WRAPPERS = frozenset(
-    ["str", "repr", "join", "format", "len", "list", "tuple", "set", "sorted", "dict", "get", "items", "keys", "values", "strip", "lstrip", "rstrip", "dumps", "append", "upper", "lower", "title", "isoformat", "strftime"]
+    [
+        "str",
+        "repr",
+        "join",
+        "format",
+        "len",
+        "list",
+        "tuple",
+        "set",
+        "sorted",
+        "dict",
+        "get",
+        "items",
+        "keys",
+        "values",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "dumps",
+        "append",
+        "upper",
+        "lower",
+        "title",
+        "isoformat",
+        "strftime",
+    ]
 )
 
 
@@ -127,10 +154,13 @@ class Core:
         self.texts = Texts()
         self.stack: list[Frame] = []
         self.steps = 0
+        self.total = 0  # steps of all roots so far
+        self.soft = SOFT_STEPS
         self.silent = 0  # above 0: evaluation must not report prompts
         self.module_frames: dict[int, Frame] = {}
         self.unresolved: list[Unresolved] = []
         self.facts: dict[str, NameFact] = {}
+        self.sending: frozenset[str] = frozenset()  # last names of the calls that may send a prompt
         self.files: dict[Path, Str | None] = {}
 
     # ---- provided by the mixins

@@ -515,9 +515,7 @@ class Library(Calls):
             if isinstance(callee, Lib)
             else ""
         )
-        return self.unknown(
-            expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(name)
-        )
+        return self.unknown(expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(name))
 
     def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
         """Remember a text or list that goes where we cannot follow."""

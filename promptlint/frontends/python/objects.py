@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from promptlint.frontends.python.core import SOFT_STEPS, Arguments
+from promptlint.frontends.python.core import Arguments
 from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, Module, Write, last_name
 from promptlint.frontends.python.statements import Statements
@@ -470,7 +470,7 @@ class Objects(Statements):
         mark = self.journal.mark()
         self.silent += 1
         try:
-            if len(self.stack) < 6 and self.steps < SOFT_STEPS // 2:
+            if len(self.stack) < 6 and self.steps < self.soft // 2:
                 if features_of(write.function.node).statements > MAX_WRITER:
                     return self._evaluate_alone(value, write)
                 kept = value.fields.get(name)

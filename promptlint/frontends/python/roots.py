@@ -11,9 +11,9 @@ from typing import Any
 
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
-from promptlint.frontends.python.core import BudgetError
+from promptlint.frontends.python.core import ALLOWANCE, LEAN_STEPS, BudgetError
+from promptlint.frontends.python.hooks import Hooks
 from promptlint.frontends.python.index import CallPlace, FunctionInfo, Module, last_name
-from promptlint.frontends.python.pipes import Pipes
 from promptlint.frontends.python.sinks import Draft
 from promptlint.frontends.python.text import Field, Segments, format_fields, static_text
 from promptlint.frontends.python.values import (
@@ -86,6 +86,61 @@ _PROMPTISH = frozenset(
         "tmpl",
     }
 )
+# Names that many other things bear: they count on a receiver that is called a model, or with an argument that a prompt has.
+_WIDE = frozenset(
+    {
+        "create",
+        "run",
+        "query",
+        "send",
+        "stream",
+        "call",
+        "invoke",
+        "ainvoke",
+        "astream",
+        "arun",
+        "batch",
+        "abatch",
+        "request",
+        "chat",
+        "prompt",
+        "ask",
+        "parse",
+        "count",
+        "__call__",
+        "from_defaults",
+        "predict",
+        "generate",
+        "agenerate",
+        "complete",
+        "acomplete",
+        "start",
+    }
+)
+_MODELISH = frozenset(
+    {
+        "llm",
+        "model",
+        "client",
+        "chain",
+        "agent",
+        "chat",
+        "completions",
+        "messages",
+        "responses",
+        "models",
+        "openai",
+        "anthropic",
+        "pipeline",
+        "engine",
+        "assistant",
+        "bot",
+        "ai",
+        "gpt",
+        "claude",
+        "lm",
+    }
+)
 _SHAPE = frozenset(
     {
         "messages",
@@ -107,7 +162,7 @@ _SHAPE = frozenset(
 )
 
 
-class Interpreter(Pipes):
+class Interpreter(Hooks):
     """The whole interpreter: finds roots, evaluates them, and settles what they gave. `strict`: our own errors are raised, for tests."""
 
     strict = False
@@ -117,6 +172,7 @@ class Interpreter(Pipes):
         self._entered: set[tuple[int, int]] = set()
         self._sink_names = {path.rsplit(".", 1)[-1] for path in self.sdk.sinks}
         self._sink_names |= set(self._generics)
+        self.sending = frozenset(self._sink_names)
         self._packages = {package.name.split(".")[0] for package in self.sdk.packages}
         self._templates_seen: list[tuple[Value, ast.AST, Frame, str]] = []
 
@@ -131,6 +187,10 @@ class Interpreter(Pipes):
             for function in self._entries(module):
                 self.visit(function)
         self._follow_callers()
+        for module in modules:
+            if self._imports_sdk(module):
+                for root in self.hook_roots(module, self._receivers):
+                    self._guarded(module, root.line, root.name, root.run)
         for module in modules:
             self._module_statements(module)
         for module in modules:
@@ -187,7 +247,11 @@ class Interpreter(Pipes):
                 receiver = set(words(_receiver(node.func.value)))
                 if any(set(one.split()) <= receiver for one in generic.receiver):
                     return True
-        return imports and (shaped or bool(node.args) or not node.keywords)
+        if not imports:
+            return False
+        if isinstance(node.func, ast.Attribute) and name in _WIDE:
+            return shaped or bool(_MODELISH & set(words(_receiver(node.func.value))))
+        return shaped or bool(node.args) or not node.keywords
 
     # ---- evaluating
 
@@ -249,6 +313,9 @@ class Interpreter(Pipes):
             self.stack = []
             self.silent = 0
             self.journal.undo(mark)
+            self.total += self.steps
+            if self.total > ALLOWANCE:
+                self.soft = LEAN_STEPS
 
     def _keep_texts(self, frame: Frame, value: Value) -> None:
         """Texts and lists of messages that a function built: prompts when no sink takes them."""

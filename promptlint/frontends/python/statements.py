@@ -9,7 +9,8 @@ from typing import Any
 
 from promptlint.frontends.python.core import identifier
 from promptlint.frontends.python.expressions import Expressions
-from promptlint.frontends.python.index import FunctionInfo
+from promptlint.frontends.python.features import worth_executing
+from promptlint.frontends.python.index import FunctionInfo, last_name
 from promptlint.frontends.python.text import merge
 from promptlint.frontends.python.values import (
     Alt,
@@ -62,8 +63,20 @@ class Statements(Expressions):
     # ---- simple statements
 
     def _do_Expr(self, node: ast.Expr, frame: Frame) -> bool:
+        value = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(value, ast.Call) and not worth_executing(value, self.sending, self._stands_for_little(value)):
+            return False
         self.eval(node.value, frame)
         return False
+
+    def _stands_for_little(self, node: ast.Call) -> bool:
+        """Whether a statement calls a function of the project that is worth following."""
+        name = last_name(node.func)
+        return any(self.interesting(info) for info in self.index.functions_named(name)[:4])
+
+    def interesting(self, info: FunctionInfo, depth: int = 0) -> bool:
+        """Whether a function may build text, send it, or pass a value on."""
+        raise NotImplementedError
 
     def _do_Return(self, node: ast.Return, frame: Frame) -> bool:
         value: Value = (
@@ -289,8 +302,7 @@ class Statements(Expressions):
             at = key[0] if key[0] >= 0 else len(items) + key[0]
             if 0 <= at < len(items) and (
                 all(isinstance(item, Elem) for item in items[: at + 1])
-                or (key[0] < 0
-                and all(isinstance(item, Elem) for item in items[at:]))
+                or (key[0] < 0 and all(isinstance(item, Elem) for item in items[at:]))
             ):
                 items[at] = Elem(value, place)
                 self.journal.set_slot(owner, "items", tuple(items))

@@ -423,7 +423,9 @@ class Journal:
     def __init__(self) -> None:
         self.entries: list[tuple[Any, str, Any]] = []
         self.box_writes = 0
-        self.written: list[int] = []  # serials of the boxes that were written, in order; 0 for a name of an outer function
+        self.written: list[
+            int
+        ] = []  # serials of the boxes that were written, in order; 0 for a name of an outer function
 
     def set_field(self, target: Object, key: str, value: Value) -> None:
         """Write a field of an object."""
