@@ -13,6 +13,7 @@ import dataclasses
 import difflib
 import json
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -255,12 +256,11 @@ def _stable_lines(text: str, common: set[str]) -> list[bool]:
 
 
 def _label(texts: Sequence[str], flags: dict[str, list[bool]]) -> str:
-    """What every varying part begins with ("Question: "), up to its last sign that is no letter; "" when that is too short to mean anything."""
+    """The first word with which every varying part begins, and the signs behind it ("Question: "); "" when it is too short to mean anything."""
     heads = [_lines(text)[flags[text].index(False)] for text in set(texts) if False in flags[text]]
     head = os.path.commonprefix(heads)  # noqa: RUF071  # characters are what is meant
-    while head and head[-1].isalnum():
-        head = head[:-1]
-    return head if len(head.strip()) >= MIN_LABEL else ""
+    word = re.match(r"\W*\w+\W+", head)
+    return word.group() if word and len(word.group().strip()) >= MIN_LABEL else ""
 
 
 def _take_apart(text: str, flags: list[bool], label: str) -> tuple[str, str, bool]:

@@ -1,0 +1,261 @@
+"""`promptlint advise` from end to end: the contract's JSON, traffic that is replayed in its new order, the decision record, and errors."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from promptlint.cli import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+RULES = " ".join(f"Rule {n}: answer from the manual and quote the paragraph that you used." for n in range(30))
+
+
+def run(capsys, *arguments, status=0):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["advise", *map(str, arguments)])
+    out = capsys.readouterr()
+    assert ended.value.code == status, out.err
+    return out.out if status == 0 else out.err
+
+
+def run_json(capsys, *arguments):
+    return json.loads(run(capsys, *arguments, "--output-format", "json"))
+
+
+def small(tmp_path, **changes):
+    fields = {
+        "model": "Llama-3.1-8B",
+        "gpu": "H100",
+        "current": "vllm",
+        "output": "20",
+        "requests": "80",
+        "concurrency": "16",
+        **changes,
+    }
+    text = "\n".join(f"{key}: {value}" for key, value in fields.items())
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        text + "\nprompt:\n  - {block: system, tokens: 600}\n  - {block: question, tokens: 40, varies: request}\n"
+    )
+    return path
+
+
+def test_json_of_a_workload(capsys, tmp_path):
+    data = run_json(capsys, "--workload", small(tmp_path, arrivals=5, ttft_ms=400), "--record", tmp_path / "record.md")
+    assert data["schema"] == "promptlint.advise/1"
+    (verdict,) = data["verdicts"]
+    assert set(verdict) >= {"pool", "model", "verdict", "reasons", "would_change_if", "caveats"}
+    assert verdict["model"] == "Llama-3.1-8B"
+    assert all(set(reason) == {"fact", "value", "unit", "source"} for reason in verdict["reasons"])
+    assert [lever["lever"] for lever in data["levers"]] == ["prompts", "routing", "capacity", "settings", "engine"]
+    assert all(lever["alone"]["gpus"] == 1 for lever in data["levers"])
+    assert {(row["engine"], row["schedule"]) for row in data["engines"]} == {
+        ("sglang", "fcfs"),
+        ("sglang", "lpm"),
+        ("sglang", "dfs-weight"),
+        ("vllm", "fcfs"),
+    }
+    for row in data["engines"]:
+        assert set(row) >= {"hit_rate", "prefill_tokens", "requests_per_second", "ttft_p50_ms", "ttft_p99_ms"}
+        assert sum(row["share"].values()) == pytest.approx(1, abs=1e-4)
+        low, high = row["requests_per_second_range"]
+        assert (low < row["requests_per_second"] < high) == (row["engine"] == "sglang")
+    record = (tmp_path / "record.md").read_text()
+    assert f"**Decision: {verdict['verdict']}.**" in record
+    assert "Look at this again when:" in record
+    assert "## Inputs" in record
+
+
+def test_text_of_a_workload_begins_with_the_verdict(capsys, tmp_path):
+    text = run(capsys, "--workload", small(tmp_path), "--no-tipping")
+    assert text.splitlines()[0].startswith("small: ")
+    assert "Rule, first match decides" in text
+    assert "Assumptions:" in text
+
+
+def test_measured_and_current_are_inputs(capsys, tmp_path):
+    measured = tmp_path / "measured.json"
+    measured.write_text('{"sglang": 12.0, "vllm": 10.0}')
+    data = run_json(capsys, "--workload", small(tmp_path), "--measured", measured, "--no-tipping")
+    assert data["verdicts"][0]["verdict"] == "adopt-sglang"
+    data = run_json(
+        capsys, "--workload", small(tmp_path), "--measured", measured, "--current", "sglang", "--no-tipping"
+    )
+    assert data["verdicts"][0]["verdict"] == "stay-on-sglang"
+
+
+def test_an_api_is_judged_by_its_own_terms(capsys, tmp_path):
+    path = tmp_path / "api.yaml"
+    path.write_text(
+        "current: provider\nprovider: anthropic\nmodel: claude-sonnet-4-6\noutput: 100\nrequests: 60\nprompt:\n"
+        "  - {block: other, tokens: 20, varies: request, name: clock}\n  - {block: system, tokens: 3000}\n  - {block: question, tokens: 40, varies: request}\n"
+    )
+    data = run_json(capsys, "--workload", path)
+    (verdict,) = data["verdicts"]
+    facts = {reason["fact"]: reason["value"] for reason in verdict["reasons"]}
+    assert verdict["verdict"] == "fix-prompts-first"
+    assert (facts["hit_rate"], facts["break_even"]) == (0, 2)
+    assert facts["input_cost"] > 1.2  # everything that is marked is written again and never read
+    assert data["reordering"][0]["to"] == ["system", "clock", "question"]
+    path.write_text(path.read_text().replace("  - {block: other, tokens: 20, varies: request, name: clock}\n", ""))
+    assert run_json(capsys, "--workload", path)["verdicts"][0]["verdict"] == "stay-on-provider"
+
+
+def write_chats(path, count=12):
+    with path.open("w") as file:
+        for n in range(count):
+            system = f"You help.\nIt is 12:00:{n:02}.\n{RULES}\n"
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": f"question number {n}"}]
+            file.write(
+                json.dumps(
+                    {
+                        "id": f"r{n}",
+                        "model": "gpt-4o",
+                        "messages": messages,
+                        "output": {"role": "assistant", "content": "fine"},
+                    }
+                )
+                + "\n"
+            )
+
+
+def simulated(capsys, path):
+    with pytest.raises(SystemExit):
+        cli.main(["simulate", str(path), "--no-bounds", "--output-format", "json"])
+    return json.loads(capsys.readouterr().out)["hit_rate"]
+
+
+def test_the_promised_rate_is_that_of_the_moved_traffic(capsys, tmp_path):
+    write_chats(tmp_path / "log.jsonl")
+    data = run_json(capsys, "--traffic", tmp_path / "log.jsonl", "--write-traffic", tmp_path / "moved.jsonl")
+    (row,) = data["reordering"]
+    assert "It is 12:00:00." in row["moved"][0]
+    assert row["hit_rate_now"] == pytest.approx(simulated(capsys, tmp_path / "log.jsonl"), abs=5e-4)
+    assert row["hit_rate_then"] == pytest.approx(simulated(capsys, tmp_path / "moved.jsonl"), abs=5e-4)
+    assert row["hit_rate_then"] > 0.7 > 0.1 > row["hit_rate_now"]
+    assert row["money_saved"] > 0
+    assert row["meaning_risk"].startswith("unsafe")
+
+
+def test_any_order_can_be_tried(capsys, tmp_path):
+    write_chats(tmp_path / "log.jsonl")
+    (row,) = run_json(capsys, "--traffic", tmp_path / "log.jsonl", "--apply-order", "question,system")["reordering"]
+    assert row["to"] == ["question", "system"]
+    assert row["hit_rate_then"] <= row["hit_rate_now"] + 0.01
+
+
+def test_code_alone_works_from_the_profile_and_says_so(capsys):
+    data = run_json(capsys, ROOT / "examples" / "support_bot")
+    assert data["assumptions"]["profile"] == "typical"
+    assert "inferred from the sinks" in data["assumptions"]["current"]
+    assert data["verdicts"] == []
+    assert any(row["hit_rate_then"] > row["hit_rate_now"] + 0.3 for row in data["reordering"])
+
+
+def test_eight_percent_ends_with_causes_and_commands(capsys, tmp_path):
+    data = run_json(capsys, "--workload", small(tmp_path, observed_hit_rate=0.08), "--no-tipping")
+    assert len(data["likely_causes"]) >= 3
+    assert all(cause["confirm_with"].startswith("promptlint") for cause in data["likely_causes"])
+    write_chats(tmp_path / "log.jsonl")
+    data = run_json(capsys, "--traffic", tmp_path / "log.jsonl", "--observed", "0.08")
+    assert data["likely_causes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workload", "nowhere.yaml"], "nowhere.yaml"),
+        (["--traffic", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--apply-order", "system", "."], "need --traffic"),
+        (["--current", "trt"], "trt"),
+    ],
+)
+def test_what_does_not_fit_gets_one_line(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in run(capsys, *arguments, status=2)
+
+
+def test_broken_measurements_are_refused(capsys, tmp_path):
+    for text in ("{", "[]", '{"sglang": 3}', '{"sglang": 0, "vllm": 3}', '{"sglang": "fast", "vllm": 3}'):
+        (tmp_path / "measured.json").write_text(text)
+        assert "measured.json" in run(
+            capsys, "--workload", small(tmp_path), "--measured", tmp_path / "measured.json", status=2
+        )
+
+
+# --- public data, where it is present
+
+
+def data_file(name):
+    folder = os.environ.get("PROMPTLINT_DATA", "")
+    path = Path(folder) / name
+    if not folder or not path.is_file():
+        pytest.skip(f"not run: PROMPTLINT_DATA has no {name}")
+    return path
+
+
+@pytest.mark.data
+def test_airline_with_its_clock_line(capsys, tmp_path):
+    tools = json.loads(data_file("tau_airline_tools.json").read_text())
+    log = tmp_path / "tau.jsonl"
+    count = 0
+    with gzip.open(data_file("tau_airline_trajectories.jsonl.gz"), "rt") as source, log.open("w") as file:
+        for line in source:
+            conversation = json.loads(line)
+            for index, answer in enumerate(conversation["messages"]):
+                if answer["role"] != "assistant":
+                    continue
+                clock = f"{15 + count // 3600}:{count // 60 % 60:02}:{count % 60:02}"
+                sent = [
+                    {**message, "content": message["content"].replace("15:00:00", clock)}
+                    if message["role"] == "system"
+                    else message
+                    for message in conversation["messages"][:index]
+                ]
+                record = {
+                    "id": f"r{count}",
+                    "session_id": conversation["session"],
+                    "tools": tools,
+                    "messages": sent,
+                    "output": answer,
+                }
+                file.write(json.dumps(record) + "\n")
+                count += 1
+    data = run_json(capsys, "--traffic", log, "--tokenizer", "cl100k_base", "--write-traffic", tmp_path / "moved.jsonl")
+    (row,) = data["reordering"]
+    assert "The current time is 2024-05-15 15:00:00 EST." in row["moved"][0]
+    assert row["hit_rate_now"] == pytest.approx(0.4051, abs=1e-3)
+    assert row["hit_rate_then"] > 0.94
+    with pytest.raises(SystemExit):
+        cli.main(
+            [
+                "simulate",
+                str(tmp_path / "moved.jsonl"),
+                "--tokenizer",
+                "cl100k_base",
+                "--no-bounds",
+                "--output-format",
+                "json",
+            ]
+        )
+    assert row["hit_rate_then"] == pytest.approx(json.loads(capsys.readouterr().out)["hit_rate"], abs=5e-4)
+
+
+@pytest.mark.data
+def test_gsm8k_with_the_question_first(capsys, tmp_path):
+    items = [json.loads(line) for line in data_file("gsm8k_train_head64.jsonl").read_text().splitlines()[:8]]
+    shots = "".join(f"Question: {item['question']}\nAnswer: {item['answer']}\n\n" for item in items)
+    log = tmp_path / "gsm8k.jsonl"
+    with gzip.open(data_file("gsm8k_test.jsonl.gz"), "rt") as source, log.open("w") as file:
+        for line in source:
+            item = json.loads(line)
+            file.write(
+                json.dumps({"prompt": f"Question: {item['question']}\nAnswer:{shots}", "output": f" {item['answer']}"})
+                + "\n"
+            )
+    (row,) = run_json(capsys, "--traffic", log, "--tokenizer", "cl100k_base")["reordering"]
+    assert row["hit_rate_now"] == pytest.approx(0.0024, abs=1e-4)
+    assert row["hit_rate_then"] == pytest.approx(0.9489, abs=2e-4)
