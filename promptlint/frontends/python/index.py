@@ -327,6 +327,8 @@ class _Walk:
         while stack:
             node, function, cls = stack.pop()
             kind = type(node)
+            if kind is ast.Expr and type(node.value) is ast.Constant:  # type: ignore[attr-defined]
+                continue  # a docstring of a class or module, or a text that is thrown away
             if kind is ast.Name:
                 name = node.id  # type: ignore[attr-defined]
                 if name.isupper() and len(name) > 3:
