@@ -2,7 +2,7 @@
 
 Each strategy of SGLang 0.5.23 maps a node to a key; the evictable leaf with the smallest key is dropped. The server's
 command line offers lru, lfu, slru and priority; fifo, mru and filo exist in its code only.
-Left out: tlru (needs latency targets that a trace does not carry).
+tlru is lru until it is given latency targets (its thresholds are 0 by default), so it is not listed.
 """
 
 from __future__ import annotations

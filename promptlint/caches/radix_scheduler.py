@@ -5,8 +5,8 @@ Imitates sglang 0.5.23: `srt/managers/schedule_policy.py` (SchedulePolicy, Prefi
 does not fit, and that batch is prefilled; when nothing can be admitted, every running request decodes one token. All
 look-ups of a batch precede all inserts of it, so equal prompts in one batch do not share.
 
-Left out: overlap scheduling, the decay of the new-token ratio, mixed chunks, priority preemption, the policies random,
-routing-key, hrrn and shortest-prefill-first.
+Left out: overlap scheduling, the decay of the new-token ratio, mixed chunks, the policies random, routing-key, hrrn and
+shortest-prefill-first. `priority` is fcfs with priority scheduling, as with --disable-priority-preemption.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ _CACHE_AWARE = ("lpm", "dfs-weight")
 class _Live:
     """A request between arrival and end. `tokens` are its prompt and the outputs so far, packed."""
 
-    __slots__ = ("cached", "hold", "matched", "node", "outputs", "prefix", "request", "target", "tokens", "written")
+    __slots__ = ("cached", "hold", "matched", "node", "outputs", "rank", "request", "target", "tokens", "written")
 
-    def __init__(self, request: Request, root: Node) -> None:
+    def __init__(self, request: Request, root: Node, arrival: int) -> None:
         self.request = request
+        # Under priority scheduling: higher values first, none last, then by arrival.
+        self.rank = (float("inf") if request.priority is None else -request.priority, arrival)
         self.tokens = request.prompt
         self.outputs = 0
         self.cached: int | None = None  # of the first admission
         self.written = 0
         self.hold: Hold | None = None
         self.node = root
-        self.prefix = 0  # bytes found by the last look-up
         self.matched = 0  # tokens, the sort key of lpm
         self.target = 0  # bytes that the current prefill reaches
 
@@ -57,7 +58,7 @@ class _Live:
 class RadixScheduler:
     """Args:
     cache: the tree; its `chunk` is the engine's chunked prefill size (0: off).
-    policy: one of POLICIES. `priority` serves higher values first, then by arrival.
+    policy: one of POLICIES.
     max_prefill_tokens: uncached tokens of one prefill batch.
     new_token_ratio: share of the remaining answer that is reserved for a running request.
     max_running: requests that may run at once.
@@ -85,6 +86,7 @@ class RadixScheduler:
         self._chunked: _Live | None = None
         self._full = False
         self._refreshes = 0
+        self._arrivals = 0
 
     @property
     def backlog(self) -> int:
@@ -95,7 +97,8 @@ class RadixScheduler:
         return not self._queue and not self._running and self._chunked is None
 
     def add(self, request: Request) -> None:
-        self._queue.append(_Live(request, self.cache.root))
+        self._arrivals += 1
+        self._queue.append(_Live(request, self.cache.root, self._arrivals))
 
     def step(self) -> Step:
         """Prefill what can be admitted, or else decode. A head that can never fit is refused."""
@@ -124,7 +127,7 @@ class RadixScheduler:
         elif policy == "lof":
             queue.sort(key=lambda live: -live.request.token_limit)
         elif policy == "priority":
-            queue.sort(key=lambda live: -(live.request.priority or 0))
+            queue.sort(key=lambda live: live.rank)
         if policy not in _CACHE_AWARE:
             self._refresh()
 
