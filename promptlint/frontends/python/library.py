@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from promptlint.catalog.sources import Source
 from promptlint.frontends.python.calls import Calls
 from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.features import noun
@@ -40,6 +41,11 @@ from promptlint.ir import Confidence, Growth, Origin, Text, Volatility
 from promptlint.source import Span, TextMap
 
 __all__ = ["Library"]
+
+
+def _known(source: Source) -> Confidence:
+    """What lives in a hub, a database or on another server was not read; all else is as the row says."""
+    return Confidence.LOW if source.kind in {"hub", "remote-tools", "database"} else Confidence.HIGH
 
 
 class Library(Calls):
@@ -106,7 +112,7 @@ class Library(Calls):
         source = self.sources.sources.get(lib.path)
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         if source is not None:
-            origin = self.origin(source.kind, source.volatility, Confidence.HIGH, expression, span, frame)
+            origin = self.origin(source.kind, source.volatility, _known(source), expression, span, frame)
             return Opaque(expression, span, (origin,), identifier(expression))
         return self.unknown(expression, span, frame, name=identifier(expression))
 
@@ -125,7 +131,7 @@ class Library(Calls):
 
     def _source(self, source: Any, path: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
-        origin = self.origin(source.kind, source.volatility, Confidence.HIGH, expression, span, frame)
+        origin = self.origin(source.kind, source.volatility, _known(source), expression, span, frame)
         if source.result == "argument":
             target = arguments.positional[0] if arguments.positional else None
             if isinstance(target, List):

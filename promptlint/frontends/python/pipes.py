@@ -41,7 +41,7 @@ class Pipes(Sinks):
         if isinstance(node.op, ast.BitOr):
             if isinstance(left, Template | Pipe) or (
                 isinstance(right, Template | Pipe) and isinstance(left, Dict | Opaque | Lib | Alt)
-            ):
+            ) or (isinstance(left, Opaque) and isinstance(right, Lib) and right.instance):
                 first = left.steps if isinstance(left, Pipe) else (left,)
                 second = right.steps if isinstance(right, Pipe) else (right,)
                 return Pipe((*first, *second))
@@ -93,6 +93,8 @@ class Pipes(Sinks):
                 current = self.fill_template(
                     step, Arguments(keywords=keywords, rest_keywords=rest, places=places), node, frame
                 )
+            elif current is None and isinstance(step, Opaque) and step is not pipe.steps[-1]:
+                current = step  # a prompt that lives elsewhere
             elif current is not None:
                 self._hand_over(step, current, arguments, node, frame)
                 return self._reply(expression, span, frame)
@@ -114,5 +116,7 @@ class Pipes(Sinks):
             extra = dict(model.arguments)
         text = prompt if isinstance(prompt, Str | List | Alt | Opaque) else self.opaque(prompt, node, frame)
         sent = Arguments(positional=[text], keywords=extra, places={0: self.span_of(node, frame)})
+        if isinstance(text, Opaque):
+            sent.expressions[0] = text.expression
         rows = (*row.args, Argument("tools", "tools")) if "tools" in extra else row.args
         self.report(row, name, rows, sent, node, frame, confidence)

@@ -158,6 +158,7 @@ _SHAPE = frozenset(
         "system_instruction",
         "history",
         "inputs",
+        "tools",
     }
 )
 

@@ -684,6 +684,9 @@ def _resolution(blocks: tuple[BlockNode, ...]) -> tuple[float, tuple[Unresolved,
 def _reason(hole: Hole) -> str:
     expression = " ".join(origin.expression for origin in hole.origins) or hole.expression
     kinds = {origin.kind for origin in hole.origins}
+    elsewhere = kinds & {"hub", "remote-tools", "database"}
+    if elsewhere:
+        return min(elsewhere)
     if "hub" in expression or "pull_prompt" in expression or "get_prompt" in expression:
         return "hub"
     if "list_tools" in expression:
