@@ -250,7 +250,10 @@ def _facts(  # each is a result that the facts are read from
         "content_bound": bound,
         "pressure": pressure(workload, pool, requests),
         "cache_gain": _cache_gain(workload, pool, base),
-        "prefill_share": bounds(workload, pool, base.hit_rate)["prefill_share"],
+        **{
+            f"bound.{name}" if name != "prefill_share" else name: value
+            for name, value in bounds(workload, pool, base.hit_rate).items()
+        },
         "penalty_unknown": bool(unknown_penalties(workload, pool)),
         "measured": set(workload.measured) == {"sglang", "vllm"},
         "replicas": float(workload.replicas),
@@ -297,6 +300,11 @@ _UNITS = {
     "content_bound": ("share of prompt tokens", "unlimited cache on the described traffic"),
     "pressure": ("tokens wanted / tokens of the pool", "capacity formula and replay"),
     "cache_gain": ("factor on requests a second", _SIMULATED),
+    "bound.simple": ("speed-up by caching at most, 1 / (1 - h)", "cost model"),
+    "bound.amdahl": (
+        "speed-up by time saved at most, given the prefill share; shared KV also makes room for a larger batch",
+        "cost model",
+    ),
     "prefill_share": ("share of GPU time without a cache", "cost model"),
     "prompts.gain": ("factor on requests a second", _SIMULATED),
     "prompts.hit_rate_gain": ("share of prompt tokens", _SIMULATED),
@@ -316,7 +324,18 @@ _UNITS = {
     "penalty_unknown": ("", "rules/engines/sglang.toml"),
     "current": ("", "workload"),
 }
-_ALWAYS = ("hit_rate", "cache_gain", "pressure", "engine_gain")
+_ALWAYS = (
+    "hit_rate",
+    "content_bound",
+    "cache_gain",
+    "bound.simple",
+    "bound.amdahl",
+    "prefill_share",
+    "pressure",
+    "engine_gain",
+    "engine_gain_low",
+    "engine_gain_high",
+)
 
 
 def _reasons(facts: Facts, workload: Workload, verdict: Verdict) -> tuple[Reason, ...]:

@@ -48,7 +48,6 @@ class _Said:
     causes: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     current: str | None = None
-    structured: float | None = None
 
 
 def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
@@ -113,6 +112,11 @@ def _advise_code(asked: Asked, said: _Said) -> None:
     said.assumptions["current"] = f"{said.current or 'unknown'}" + (
         " (inferred from the sinks)" if asked.current is None and inferred else ""
     )
+    with_schema = sum(site.prompt.structured_output for site in sites)
+    if with_schema:
+        said.assumptions["structured_output"] = (
+            f"{with_schema} of {len(sites)} call sites use a schema; tokens that a grammar forces are sampled one by one in both engines today, so this is potential only"
+        )
     for proposal in propose_all(sites):
         said.reorderings.append(
             Reordering(
