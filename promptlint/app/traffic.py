@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from promptlint.analysis.matching import Matcher
 from promptlint.errors import UserError
 from promptlint.tokenizers.segments import SegmentTokenizer, Special
 from promptlint.traffic.anonymize import anonymous
@@ -227,6 +228,21 @@ def synthesise(workload: Path) -> Iterator[Record]:
                 output_tokens=list(unpack(request.output)),
                 extra={"synthetic": {"workload": workload.name, "pool": pool.name, "seed": pool.seed}},
             )
+
+
+def code_matcher(paths: Iterable[Path]) -> Matcher:
+    """The call sites in some code, ready to be matched with traffic. Raises UserError when there is none."""
+    from promptlint.app import check
+    from promptlint.app.discovery import absolute, project_root
+    from promptlint.config import load_settings
+
+    given = tuple(Path(path) for path in paths)
+    root = project_root(absolute(given[0]))
+    analysis = check.analyse(load_settings(root, None, isolated=False), check.Request(given, Path.cwd()))
+    prompts = [prompt for prompt in analysis.reading.prompts if prompt.origin != "template"]
+    if not prompts:
+        raise UserError(f"no call site was found in {' '.join(map(str, given))}")
+    return Matcher(prompts)
 
 
 def from_code(paths: Iterable[Path], profile: str, *, requests: int, seed: int) -> Iterator[Record]:

@@ -24,6 +24,13 @@ FORMATS = ("full", "json", "markdown")
 )
 @click.option("--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of one hashed block.")
 @click.option("--tokenizer", metavar="NAME|DIR", help="Tokenizer that counts (default: by the model).")
+@click.option(
+    "--code",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Name the call site and the hole of each divergence, as found in this code.",
+)
 @click.option("--strict", is_flag=True, help="The first record that cannot be read ends the run.")
 @click.option(
     "--share", type=click.Path(path_type=Path), metavar="FILE.md", help="Write a report without prompt text as well."
@@ -50,7 +57,7 @@ def command(
     source = open_traffic(
         traffic, form=form, strict=given["strict"], tools=given["tools"], block_size=given["block_size"]
     )
-    found = pipeline.run(source, tokenizer=given["tokenizer"], observed=given["observed"])
+    found = pipeline.run(source, tokenizer=given["tokenizer"], observed=given["observed"], code=given["code"])
     warn([str(problem) for problem in found.problems])
     if share is not None:
         emit(shared_page(found.diagnosis, found.problems), share)

@@ -55,6 +55,7 @@ def _row(one: Divergence, *, redact: bool) -> dict[str, Any]:
         "tokens_lost": one.tokens_lost,
         "call_site": one.call_site or None,
         "observed_cached_tokens": one.observed_cached_tokens,
+        **({"hole": one.hole} if one.hole else {}),
     }
 
 
@@ -87,6 +88,7 @@ def to_text(found: Diagnosis, problems: Sequence[Problem] = (), *, limit: int = 
         lines.append(
             f"    {printable(one.cause)}; {one.tokens_lost:,} tokens lost"
             + (f"; {printable(one.call_site)}" if one.call_site else "")
+            + (f"; {printable(one.hole)}" if one.hole else "")
         )
         if one.was or one.now:
             lines.append(f"    was: {printable(masked(one.was))}")

@@ -28,7 +28,7 @@ from promptlint.tokenizers.render import compact
 from promptlint.traffic.parts import Part, parts_of
 from promptlint.traffic.record import INPUT, Record
 
-__all__ = ["MIN_BEHIND", "Cause", "Diagnosis", "Divergence", "Likely", "diagnose"]
+__all__ = ["MIN_BEHIND", "Cause", "Diagnosis", "Divergence", "Likely", "Origin", "diagnose"]
 
 MIN_BEHIND = 32
 """Tokens of equal text behind a difference from which on it costs something; the same threshold as in the checks."""
@@ -43,14 +43,23 @@ class _Space:
     threads: int = 0
 
 
+Origin = Callable[[Record, Sequence[Part], int, int], tuple[str, str]]
+"""Call site and hole of a place in a request: the part's index and the character within it. Empty where they are not known."""
+
+
 def diagnose(
-    records: Iterable[Record], count: Callable[[str], int], *, tokenizer: str = "", min_behind: int = MIN_BEHIND
+    records: Iterable[Record],
+    count: Callable[[str], int],
+    *,
+    tokenizer: str = "",
+    min_behind: int = MIN_BEHIND,
+    origin: Origin | None = None,
 ) -> Diagnosis:
     """Diagnose records in time order. `count` gives the number of tokens of a text; it is asked for one text many times.
 
     Records without text or ids are counted for their usage only. Nothing here needs a cache model: the cache has no limit and forgets nothing.
     """
-    run = _Run(count, min_behind, Diagnosis(tokenizer=tokenizer))
+    run = _Run(count, min_behind, Diagnosis(tokenizer=tokenizer), origin)
     for record in records:
         run.add(record)
     return run.finish()
@@ -59,7 +68,10 @@ def diagnose(
 class _Run:
     """One pass over the traffic."""
 
-    def __init__(self, count: Callable[[str], int], min_behind: int, found: Diagnosis) -> None:
+    def __init__(
+        self, count: Callable[[str], int], min_behind: int, found: Diagnosis, origin: Origin | None = None
+    ) -> None:
+        self.origin = origin
         self.count = count
         self.min_behind = min_behind
         self.found = found
@@ -130,6 +142,7 @@ class _Run:
         there = was[match.depth] if match.depth < len(was) and was[match.depth].slot == part.slot else None
         moved = change.skip or change.extra
         was_end, now_end = (match.chars + AROUND,) * 2 if moved else (change.was_end, change.now_end)
+        site, hole = self.origin(record, parts, match.depth, match.chars) if self.origin is not None else ("", "")
         return Divergence(
             request=row.number,
             id=record.id,
@@ -142,7 +155,8 @@ class _Run:
             cause=change.cause,
             was=snippet(there.text, match.chars, was_end) if there is not None else "",
             now=snippet(part.text, match.chars, now_end),
-            call_site=record.call_site,
+            call_site=record.call_site or site,
+            hole=hole,
             observed_cached_tokens=record.cached_tokens,
             place=str(record.place),
         )
