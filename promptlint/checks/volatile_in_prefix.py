@@ -91,10 +91,14 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
     found = list(strong.values())
     if not hole.origins:
         weak.append(Origin("unknown", hole.volatility, hole.confidence, hole.expression, hole.span))
+    # A value that a known source changes at each turn or more often is explained by it, whatever its name says of it.
     weak = [
         origin
         for origin in weak
-        if not any(each.volatility >= origin.volatility and each.confidence >= origin.confidence for each in found)
+        if not any(
+            each.volatility >= min(origin.volatility, Volatility.TURN) and each.confidence >= origin.confidence
+            for each in found
+        )
     ]
     if weak:
         found.append(max(weak, key=lambda each: (each.confidence, each.volatility)))
