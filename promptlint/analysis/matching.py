@@ -4,7 +4,7 @@ A request belongs to the call site whose fixed texts it contains in order. The t
 so every hole gets a measured number of values, entropy and volatility, beside what the analysis guessed. A request that names its call site and does
 not contain its texts is a test of the analysis itself, and is reported with the first text that is missing.
 
-Finding the call site is near-linear in the traffic: the first characters of each call site's longest fixed text are looked up at every offset of a text, once
+Finding the call site is near-linear in the traffic: a stretch of each call site's fixed text that few others have is looked up at every offset of a text, once
 for each distinct text; only call sites found so are tried.
 """
 
@@ -197,14 +197,19 @@ class Matcher:
         self.by_id: dict[str, _Pattern] = {}
         self._grams: dict[str, list[_Pattern]] = defaultdict(list)
         self._found: dict[str, tuple[_Pattern, ...]] = {}
+        usable: list[tuple[_Pattern, list[str]]] = []
         for name, prompt in zip(names, prompts, strict=True):
             steps, tail, certain = _steps(prompt)
             fixed = sum(len(step.text) for step in steps if not step.optional)
             pattern = _Pattern(name, prompt, tuple(steps), tuple(tail), certain, fixed)
             self.by_id[name] = pattern
-            anchors = [step.text for step in steps if not step.optional and len(step.text) >= GRAM]
-            if fixed >= LEAST and anchors:
-                self._grams[max(anchors, key=len)[:GRAM]].append(pattern)
+            grams = [gram for step in steps if not step.optional for gram in _grams(step.text)]
+            if fixed >= LEAST and grams:
+                usable.append((pattern, grams))
+        # Templates often begin alike: each is looked up by the stretch that fewest others have.
+        common = Counter(gram for _pattern, grams in usable for gram in set(grams))
+        for pattern, grams in usable:
+            self._grams[min(grams, key=common.__getitem__)].append(pattern)
 
     def match(self, record: Record, parts: Sequence[Part] | None = None) -> Matched | None:
         """The call site whose fixed texts the request contains in order; of several the one with most of them."""
@@ -246,6 +251,15 @@ class Matcher:
                 if pattern.call_site not in seen:
                     seen.add(pattern.call_site)
                     yield pattern
+
+
+def _grams(text: str, most: int = 64) -> list[str]:
+    """Stretches of `GRAM` characters of a fixed text, evenly spread, at most `most` of them."""
+    last = len(text) - GRAM
+    if last < 0:
+        return []
+    step = max(4, last // most)
+    return [text[at : at + GRAM] for at in range(0, last + 1, step)]
 
 
 def joined(parts: Sequence[Part]) -> str:
@@ -361,7 +375,7 @@ def volatility_of(rows: Sequence[tuple[str, str, float | None]]) -> Volatility:
             sessions[session].append(text)
     long_sessions = [texts for texts in sessions.values() if len(texts) > 1]
     if long_sessions and all(len(set(texts)) == 1 for texts in long_sessions):
-        return Volatility.SESSION if distinct > len(sessions) / 2 else Volatility.USER
+        return Volatility.USER if 4 * distinct <= 3 * len(sessions) else Volatility.SESSION
     if 2 * distinct <= len(values):
         return Volatility.DOCUMENT
     runs = 1 + sum(a != b for a, b in pairwise(values))

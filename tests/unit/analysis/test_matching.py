@@ -1,0 +1,153 @@
+"""Requests find their call site, and the holes their measured values."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from promptlint.analysis.matching import Matcher, joined, measure, offset_of, volatility_of, with_measured
+from promptlint.ir import Block, BlockKind, Confidence, Hole, Prompt, Reading, Text, Volatility, blocks_of, holes_of
+from promptlint.source import Span
+from promptlint.traffic.parts import parts_of
+from promptlint.traffic.record import Record
+
+HERE = Span("a.py", 1, 1, 1, 2, exact=False)
+RULES = "Answer from the manual only, and name the page. "
+CLOSING = "\nNever guess, and say so when the manual is silent."
+
+
+def hole(name):
+    return Hole(name, HERE, Volatility.REQUEST, Confidence.LOW, name=name)
+
+
+def prompt(function, *segments, kind=BlockKind.SYSTEM):
+    written = tuple(Text(part, HERE) if isinstance(part, str) else part for part in segments)
+    question = Block(BlockKind.QUESTION, "user", (hole("question"),), HERE)
+    return Prompt("a.py", function, "openai.chat", HERE, (Block(kind, "system", written, HERE), question))
+
+
+def record(text, question="Where?", **fields):
+    return Record(messages=[{"role": "system", "content": text}, {"role": "user", "content": question}], **fields)
+
+
+def test_the_values_of_holes():
+    site = prompt("ask", "You help ", hole("name"), ". " + RULES, hole("page"), CLOSING)
+    matcher = Matcher([site, prompt("other", "Another text that stands elsewhere. ", hole("x"), RULES)])
+    found = matcher.match(record(f"You help Ada. {RULES}page 7{CLOSING}", "Where is it?"))
+    assert found.call_site == "a.py::ask::openai.chat"
+    assert [(value.hole.name, value.text) for value in found.values] == [
+        ("name", "Ada"),
+        ("page", "page 7"),
+        ("question", "Where is it?"),
+    ]
+    request = record(f"You help Ada. {RULES}page 7{CLOSING}")
+    parts = parts_of(request)
+    assert joined(parts)[offset_of(parts, 1, 9)] == "A"
+    assert found.hole_at(offset_of(parts, 1, 9)).name == "name"
+
+
+def test_plain_prompts_and_the_longer_of_two_sites():
+    short, long = prompt("short", RULES), prompt("long", RULES, hole("x"), CLOSING)
+    matcher = Matcher([short, long])
+    assert matcher.match(Record(prompt=f"{RULES}\nsomething{CLOSING}\nQ")).call_site == "a.py::long::openai.chat"
+    assert matcher.match(Record(prompt=f"{RULES} something else")).call_site == "a.py::short::openai.chat"
+    assert matcher.match(Record(prompt="Nothing of the kind is said here.")) is None
+
+
+def test_texts_must_stand_in_order():
+    matcher = Matcher([prompt("ask", RULES, hole("x"), CLOSING)])
+    assert matcher.match(record(CLOSING + RULES)) is None
+
+
+def test_a_request_that_contradicts_its_call_site():
+    matcher = Matcher([prompt("ask", RULES, hole("x"), CLOSING)])
+    found = measure([record(RULES + "page", call_site="a.py::ask::openai.chat")], matcher)
+    assert found.unmatched == 1
+    assert found.mismatches[0].missing == CLOSING.strip()
+    assert found.mismatches[0].call_site == "a.py::ask::openai.chat"
+
+
+DAY = 86_400_000.0
+
+
+@pytest.mark.parametrize(
+    ("values", "sessions", "times", "expected"),
+    [
+        ("aaaa", "1122", None, Volatility.STATIC),
+        ("aabb", "1234", (0, 1, DAY, DAY + 1), Volatility.DAY),
+        ("aabb", "1122", None, Volatility.SESSION),
+        ("aaaabb", "112233", None, Volatility.USER),
+        ("abababab", "12345678", None, Volatility.DOCUMENT),
+        ("aaabbbccdd", "1111112222", None, Volatility.DOCUMENT),
+        ("aabbcdde", "11111222", None, Volatility.REQUEST),
+        ("abcd", "1122", None, Volatility.REQUEST),
+    ],
+)
+def test_volatility_of_values(values, sessions, times, expected):
+    rows = [
+        (value, session, times[index] if times else None)
+        for index, (value, session) in enumerate(zip(values, sessions, strict=True))
+    ]
+    assert volatility_of(rows) is expected
+
+
+def test_measures_replace_guesses():
+    site = prompt("ask", "You help ", hole("name"), ". " + RULES)
+    records = [record(f"You help user {n // 4}. {RULES}", f"Question {n}", session_id=str(n // 4)) for n in range(16)]
+    found = measure(records, Matcher([site]))
+    name = next(one for one in found.holes if one.hole.name == "name")
+    assert (name.requests, name.distinct, name.measured, name.guessed) == (
+        16,
+        4,
+        Volatility.SESSION,
+        Volatility.REQUEST,
+    )
+    assert name.entropy == pytest.approx(2.0)
+    (changed,) = with_measured(Reading((site,)), found.holes).prompts
+    holes = {one.name: one for block in blocks_of(changed.blocks) for one in holes_of(block.segments)}
+    assert (holes["name"].volatility, holes["name"].confidence, holes["name"].tokens_from) == (
+        Volatility.SESSION,
+        Confidence.HIGH,
+        "measured",
+    )
+    assert holes["question"].volatility is Volatility.REQUEST
+    assert with_measured(Reading((site,)), found.holes, least=17).prompts == (site,)
+
+
+def test_thousands_of_templates_cost_little_more_than_ten():
+    def seconds(count):
+        sites = [
+            prompt(f"f{n}", f"Template number {n:05} begins here, and has rules of its own. ", hole("x"), RULES)
+            for n in range(count)
+        ]
+        matcher = Matcher(sites)
+        records = [
+            record(f"Template number {n % count:05} begins here, and has rules of its own. value {n} {RULES}")
+            for n in range(400)
+        ]
+        start = time.process_time()
+        assert all(matcher.match(one) is not None for one in records)
+        return time.process_time() - start
+
+    assert seconds(4000) < 5 * seconds(10) + 0.2
+
+
+def test_example_code_and_its_traffic():
+    from promptlint.app.traffic import code_matcher
+    from promptlint.traffic.read import Traffic
+
+    folder = Path(__file__).parents[3] / "examples" / "support_bot"
+    records = list(Traffic([folder / "traffic.jsonl"]))
+    names = {}
+    for one in records:
+        names[id(one)], one.call_site = one.call_site, ""
+    matcher = code_matcher([folder])
+    matched = [(one, found) for one in records if (found := matcher.match(one)) is not None]
+    assert len(matched) >= len(records) // 2
+    for one, found in matched:
+        assert found.call_site.endswith(names[id(one)])
+    clock = next(one for one in measure(records, matcher).holes if "now()" in one.hole.expression)
+    assert clock.distinct == clock.requests
+    assert clock.measured is Volatility.REQUEST
