@@ -36,7 +36,7 @@ def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path
         interpreter = Interpreter(
             project, index, load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules), templates
         )
-        prompts = interpreter.run_roots(_candidates(project, index))
+        prompts = interpreter.run_roots(_candidates(project, index, frameworks.worth_parsing(interpreter.sdk)))
     finally:
         sys.setrecursionlimit(limit)
         if collecting:
@@ -45,7 +45,7 @@ def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path
     options: list[frameworks.Switched] = []
     given = {project.display(path) for path in project.given}
     for module in index.parsed:
-        options.extend(frameworks.switched(module.tree, module.source, interpreter.sdk))
+        options.extend(frameworks.switched(module, interpreter.sdk))
         if module.source.path in given:
             edits.extend(history.edits(module.tree, module.source))
     edits.extend(frameworks.option_edits(options))
@@ -63,7 +63,7 @@ def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path
     )
 
 
-def _candidates(project: Project, index: Index) -> list[Path]:
+def _candidates(project: Project, index: Index, frameworks_mark: re.Pattern[bytes]) -> list[Path]:
     """Files that may hold a root, in a stable order."""
     result = []
     for path in index.files:
@@ -76,6 +76,6 @@ def _candidates(project: Project, index: Index) -> list[Path]:
             except OSError:
                 project.source(path)  # records why
                 continue
-        if _WORTH_PARSING.search(data):
+        if _WORTH_PARSING.search(data) or frameworks_mark.search(data):
             result.append(path)
     return result

@@ -8,11 +8,14 @@ framework calls for each request: `hook_of` tells the interpreter which ones, so
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from promptlint.catalog.sdk import Hook, Option, Sdk
 from promptlint.catalog.sources import volatility
+from promptlint.frontends.python.index import CallPlace, Module
 from promptlint.ir import (
     Block,
     BlockChoice,
@@ -33,7 +36,7 @@ from promptlint.ir import (
 )
 from promptlint.source import SourceFile, Span
 
-__all__ = ["Switched", "complete", "hook_of", "option_edits", "switched", "with_conversation"]
+__all__ = ["Switched", "complete", "hook_of", "option_edits", "switched", "with_conversation", "worth_parsing"]
 
 # What an option does to the conversation -> the operation of a HistoryEdit, and how sure it is that a cached prefix suffers.
 _EDITS = {
@@ -60,45 +63,58 @@ class Switched:
     given: tuple[str, ...] = ()  # the call's keyword arguments
 
 
-def switched(tree: ast.Module, source: SourceFile, sdk: Sdk) -> tuple[Switched, ...]:
+def switched(module: Module, sdk: Sdk) -> tuple[Switched, ...]:
     """Every option that the file's calls switch on, in source order."""
-    roots = {call.split(".")[0] for call in sdk.options}
-    if not any(root in source.text for root in roots):
+    names = _option_names(sdk)
+    places = [place for name in names.intersection(module.calls) for place in module.calls[name]]
+    if not places:
         return ()
-    imports = _imports(tree)
-    if not roots.intersection(name.split(".")[0] for name in imports.values()):
-        return ()
-    return tuple(sorted(_switched(tree, source, sdk, imports), key=lambda one: one.span))
+    imports = _imports(module.tree)
+    found = (one for place in places for one in _switched(place, module.source, sdk, imports))
+    return tuple(sorted(found, key=lambda one: one.span))
 
 
-def _switched(tree: ast.Module, source: SourceFile, sdk: Sdk, imports: Mapping[str, str]) -> Iterator[Switched]:
-    stack: list[tuple[ast.AST, tuple[str, ...], bool]] = [(tree, (), False)]
-    while stack:
-        node, names, dropped = stack.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names = (*names, node.name)
-        if isinstance(node, ast.Call):
-            options = sdk.options.get(_resolved(node.func, imports), ())
-            for option in options:
-                found = _on(node, option)
-                if found is None or (dropped and not option.argument):
-                    continue
-                place, confidence = found
-                span = _span(place, source)
-                start = _span(node, source)
-                yield Switched(
-                    option,
-                    span,
-                    (start.path, start.line, start.column),
-                    " ".join(source.slice(span).split())[:200],
-                    confidence,
-                    ".".join(names) or "<module>",
-                    _prints_a_day(node, option),
-                    tuple(keyword.arg for keyword in node.keywords if keyword.arg),
-                )
-        for child in ast.iter_child_nodes(node):
-            # A call whose value nobody takes switches nothing on.
-            stack.append((child, names, isinstance(node, ast.Expr) and isinstance(child, ast.Call)))
+@lru_cache(maxsize=8)
+def _names_of(calls: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(call.rsplit(".", 1)[-1] for call in calls)
+
+
+def _option_names(sdk: Sdk) -> frozenset[str]:
+    return _names_of(tuple(sdk.options))
+
+
+def worth_parsing(sdk: Sdk) -> re.Pattern[bytes]:
+    """Bytes one of which a file holds that switches an option on, or is a hook: the option's argument, else the call's telling name."""
+    marks = set()
+    for options in sdk.options.values():
+        for option in options:
+            for call in option.call:
+                parts = call.split(".")
+                telling = parts[-2] if parts[-1].islower() and parts[-2][:1].isupper() else parts[-1]
+                marks.add(f"{option.argument}=" if option.argument else telling)
+    for hook in sdk.hooks:
+        marks.update(base.rsplit(".", 1)[-1] for base in hook.base if not base.startswith("@"))
+    return re.compile("|".join(sorted(re.escape(mark) for mark in marks)).encode())
+
+
+def _switched(place: CallPlace, source: SourceFile, sdk: Sdk, imports: Mapping[str, str]) -> Iterator[Switched]:
+    node = place.node
+    for option in sdk.options.get(_resolved(node.func, imports), ()):
+        found = _on(node, option)
+        if found is None:
+            continue
+        where, confidence = found
+        span, start = _span(where, source), _span(node, source)
+        yield Switched(
+            option,
+            span,
+            (start.path, start.line, start.column),
+            " ".join(source.slice(span).split())[:200],
+            confidence,
+            place.function.qualname if place.function is not None else "<module>",
+            _prints_a_day(node, option),
+            tuple(keyword.arg for keyword in node.keywords if keyword.arg),
+        )
 
 
 def _imports(tree: ast.Module) -> dict[str, str]:

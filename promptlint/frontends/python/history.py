@@ -30,7 +30,7 @@ _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
 
 # Only to decide that a file is not worth a walk; nothing is concluded from it. Plain finds come first: they cost a twentieth of the pattern.
-_ROLES = ('"role"', "'role'", ".role", "Message", "llm", "LLM", "openai", "anthropic")
+_ROLES = ('"role"', "'role'", ".role", "Message", "llm", "LLM", "openai", "anthropic", "langchain")
 _LISTS_OF_OLD = ("messages", "history", "msg", "conversation", "turns", "dialog", "transcript", "buffer", "memory")
 _MARKS = (".pop(", ".insert(", ".remove(", ".popleft(", "reversed(", "::-1]", "deque(", "del ", "[0]", "[-", ":]", 'content"] =', "content'] =", ".content =", '"system"', "'system'", "summar", "condens", "compact")  # fmt: skip
 _OPERATION = re.compile(

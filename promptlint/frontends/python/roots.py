@@ -173,6 +173,9 @@ class Interpreter(Hooks):
         self._entered: set[tuple[int, int]] = set()
         self._sink_names = {path.rsplit(".", 1)[-1] for path in self.sdk.sinks}
         self._sink_names |= set(self._generics)
+        self._shapes: dict[str, set[str]] = {}  # last name of a sink -> its arguments
+        for path, sink in self.sdk.sinks.items():
+            self._shapes.setdefault(path.rsplit(".", 1)[-1], set()).update(row.name for row in sink.args)
         self.sending = frozenset(self._sink_names)
         self._packages = {package.name.split(".")[0] for package in self.sdk.packages}
         self._templates_seen: list[tuple[Value, ast.AST, Frame, str]] = []
@@ -237,7 +240,8 @@ class Interpreter(Hooks):
 
     def _may_send(self, name: str, place: CallPlace, imports: bool) -> bool:
         node = place.node
-        shaped = any(keyword.arg in _SHAPE for keyword in node.keywords)
+        shape = _SHAPE | self._shapes.get(name, set())
+        shaped = any(keyword.arg in shape for keyword in node.keywords)
         if name in self._generics and isinstance(node.func, ast.Attribute):
             dotted = _dotted_tail(node.func)
             for generic in self._generics[name]:

@@ -34,7 +34,7 @@ from promptlint.frontends.python.values import (
     merge_origins,
     origins_of,
 )
-from promptlint.ir import Confidence, Growth, Guard, Origin, Repeat, Text, Volatility
+from promptlint.ir import Choice, Confidence, Growth, Guard, Hole, Origin, Repeat, Text, Volatility
 from promptlint.source import Span
 
 __all__ = ["Statements"]
@@ -679,6 +679,17 @@ class Statements(Expressions):
                 delta = grown[: len(grown) - size]
                 return Str(merge((Repeat(hole, delta, over.span, Growth.INSERT), *before.segments)))
             return self._remade(over, key, before, now, frame)
+        if isinstance(before, Opaque) and isinstance(now, Str) and now.segments:
+            head = now.segments[0]
+            if isinstance(head, Hole) and head.origins == self.hole(before, head.expression, head.span).origins:
+                delta = now.segments[1:]
+                return Str((head, Repeat(self.hole(over, over.expression, over.span), delta, over.span, Growth.APPEND)))
+        if isinstance(before, Alt) and isinstance(now, Str) and now.segments:
+            first = now.segments[0]
+            if isinstance(first, Choice) and first.guard == before.guard:
+                delta = now.segments[1:]
+                return Str((first, Repeat(self.hole(over, over.expression, over.span), delta, over.span, Growth.APPEND)))
+            return self.join(self._over_guard(over), [now, before], over.span)
         if isinstance(before, tuple) and isinstance(now, tuple) and key == "items":
             return self._widen_items(over, before, now)
         if key in {"entries", "rest", "kind", "disorder"}:
