@@ -112,6 +112,12 @@ class Expressions(Core):
 
     def _constant_node(self, node: ast.Constant, frame: Frame) -> Value:
         if isinstance(node.value, str):
+            if frame.module.newer:
+                parts = self._formatted.get(id(node), ...)
+                if parts is ...:
+                    parts = self._formatted[id(node)] = self._newer_parts(node, frame.module)
+                if parts is not None:
+                    return self._assembled(parts, frame)
             found = self._literals.get(id(node))
             if found is None:
                 found = self._literals[id(node)] = self.literal(node, frame.module)
@@ -139,6 +145,30 @@ class Expressions(Core):
             self._kept.append(node)
         if parts is None:
             return self._joined_roughly(node, frame)
+        return self._assembled(parts, frame)
+
+    def _newer_parts(self, node: ast.Constant, module: Module) -> Parts | None:
+        """The parts of a literal of a file in newer syntax, whose f-strings stand in the tree as plain literals; None when it has no slots."""
+        span = module.span(node)
+        source = module.source
+        parts = scan(source, source.offset(span.line, span.column), source.offset(span.end_line, span.end_column))
+        if parts is None or "".join(part.value for part in parts if isinstance(part, Literal)) == node.value:
+            return None
+        return self._with_expressions(parts, module)
+
+    def _with_expressions(self, parts: tuple[Literal | Slot, ...], module: Module) -> Parts | None:
+        result: Parts = []
+        for part in parts:
+            if isinstance(part, Literal):
+                result.append(self.texts.literal(part.value, part.map))
+                continue
+            expression = self._slot_expression(part, module)
+            if expression is None:
+                return None
+            result.append((part, expression, module.source.span(part.start, part.end)))
+        return result
+
+    def _assembled(self, parts: Parts, frame: Frame) -> Str:
         result: list[Segment] = []
         for part in parts:
             if isinstance(part, Text):
@@ -172,22 +202,12 @@ class Expressions(Core):
         parts = scan(source, source.offset(span.line, span.column), source.offset(span.end_line, span.end_column))
         if parts is None:
             return None
-        result: Parts = []
-        slots = 0
-        for part in parts:
-            if isinstance(part, Literal):
-                result.append(self.texts.literal(part.value, part.map))
-                continue
-            slots += 1
-            expression = self._slot_expression(part, module)
-            if expression is None:
-                return None
-            result.append((part, expression, source.span(part.start, part.end)))
+        slots = sum(isinstance(part, Slot) for part in parts)
         if slots != sum(isinstance(value, ast.FormattedValue) for value in node.values):
             return None
         if "".join(part.value for part in parts if isinstance(part, Literal)) != _literal_text(node):
             return None
-        return result
+        return self._with_expressions(parts, module)
 
     def _slot_expression(self, slot: Slot, module: Module) -> ast.expr | None:
         """The slot's expression parsed anew, since the parser's own places inside f-strings are wrong before Python 3.12."""
@@ -196,7 +216,12 @@ class Expressions(Core):
         try:
             tree = ast.parse(f"({text}\n)", mode="eval").body
         except (SyntaxError, ValueError):
-            return None
+            from promptlint.frontends.python.newer_syntax import parse_newer
+
+            newer = parse_newer(f"({text}\n)") if module.newer else None
+            if newer is None or len(newer.body) != 1 or not isinstance(newer.body[0], ast.Expr):
+                return None
+            tree = newer.body[0].value
         line, column = source.place(slot.expression_start)
         begin = source.starts[line - 1]
         offset = len(source.text[begin : begin + column - 1].encode("utf-8", "surrogatepass"))

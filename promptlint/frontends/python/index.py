@@ -99,6 +99,7 @@ class Module:
     generators: set[int] = field(default_factory=set)
     ascii: bool = True
     stars: list[ast.ImportFrom] | None = None
+    newer: bool = False  # read by `newer_syntax`: f-strings stand in the tree as plain literals
     trusted: bool = True  # columns of the parser may be used
 
     def column(self, line: int, offset: int) -> int:
@@ -269,6 +270,7 @@ class Index:
         source = self.project.source(path)
         if source is None:
             return None
+        newer = False
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -281,11 +283,12 @@ class Index:
                 self.unread.append(Unread(source.path, error.lineno or 1, f"cannot be parsed: {error.msg}"))
                 return None
             tree = converted
+            newer = True
         except (ValueError, RecursionError, MemoryError) as error:
             self.unread.append(Unread(source.path, 1, f"cannot be parsed: {type(error).__name__}"))
             return None
         module = Module(
-            path, self.module_name(path), source, tree, path.name == "__init__.py", ascii=source.text.isascii()
+            path, self.module_name(path), source, tree, path.name == "__init__.py", ascii=source.text.isascii(), newer=newer,
         )
         try:
             _Walk(module).run()

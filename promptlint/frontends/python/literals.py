@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from promptlint.source import SourceFile, TextMap
 
-__all__ = ["Literal", "Slot", "scan"]
+__all__ = ["Literal", "Slot", "scan", "string_end"]
 
 _OPENING = re.compile(r"([rRbBuUfFtT]{0,2})('''|\"\"\"|'|\")")
 _BETWEEN = re.compile(r"(?:[\s()]|\\\r?\n|#[^\r\n]*)+")
@@ -43,6 +43,17 @@ class Slot:
     def expression(self, source: SourceFile) -> str:
         """The source of the expression, without surrounding blanks."""
         return source.text[self.expression_start : self.expression_end].strip()
+
+
+def string_end(text: str, start: int) -> int | None:
+    """Offset behind the string token that begins at `start`, slots with nested quotes included; None when it does not end."""
+    opening = _OPENING.match(text, start)
+    if opening is None:
+        return None
+    try:
+        return _token(SourceFile("", text), opening, len(text), [])
+    except (_Refused, ValueError):
+        return None
 
 
 class _Refused(Exception):
