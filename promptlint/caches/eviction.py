@@ -2,7 +2,8 @@
 
 Each strategy of SGLang 0.5.23 maps a node to a key; the evictable leaf with the smallest key is dropped. The server's
 command line offers lru, lfu, slru and priority; fifo, mru and filo exist in its code only.
-tlru is lru until it is given latency targets (its thresholds are 0 by default), so it is not listed.
+tlru spares what a conversation's next prompt needs to meet a latency target; its targets are 0 by default, and then no
+leaf lies beyond what is needed and the order is that of lru (checked against the engine). Other targets are left out.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ STRATEGIES = {
     entry.name: entry
     for entry in (
         Strategy("lru", lambda node: node.recency),
+        Strategy("tlru", lambda node: node.recency),
         Strategy("lfu", lambda node: (node.hits, node.recency), counts_hits=True),
         Strategy("fifo", lambda node: node.created),
         Strategy("mru", lambda node: -node.recency, falls=True),

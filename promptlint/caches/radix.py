@@ -7,7 +7,7 @@ last token, in whole pages; where prompts part, the node is split; what was comp
 chunk, after the prefill, and at the end together with the answer (but its last token); nodes of running requests are
 locked; when memory runs short, whole unlocked leaves are dropped in the order of the eviction strategy.
 
-Left out: the host tier (HiCache), sliding-window and Mamba layers, speculative decoding, tlru.
+Left out: the host tier (HiCache), sliding-window and Mamba layers, speculative decoding.
 """
 
 from __future__ import annotations

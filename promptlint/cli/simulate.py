@@ -63,7 +63,7 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
 @click.option(
     "--eviction",
     default="lru",
-    type=click.Choice(("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")),
+    type=click.Choice(("lru", "lfu", "fifo", "mru", "filo", "priority", "slru", "tlru")),
     help="Eviction policy, sglang.",
 )
 @click.option(

@@ -101,3 +101,44 @@ def test_vllm(name):
         else:  # the manager's chunks change nothing that a trace can see
             run = [cache.admit(one).cached_tokens for one in requests], [], {}
         check(f"{name}: {label}", want, requests, run)
+
+
+SEEDED = sorted(HERE.glob("seeded_*.json"))
+
+
+def test_there_are_seeded_traces():
+    assert len(SEEDED) >= 10
+
+
+@pytest.mark.parametrize("path", SEEDED, ids=lambda path: path.stem)
+def test_seeded(path):
+    """Random traces under random configurations: pages, policies, chunks, capacities, schedules, windows."""
+    data = json.loads(path.read_text())
+    requests = [request(record) for record in data["trace"]]
+    for row in data["sglang"]:
+        config = row["config"]
+        tree = "unified" if config["impl"].startswith("unified") else config["impl"]
+        cache = RadixCache(config["cap"], config["page"], eviction=config["policy"], tree=tree, chunk=config["chunk"])
+        scheduler = None
+        if config["sched"]:
+            scheduler = RadixScheduler(cache, config["sched"], max_prefill_tokens=config["batch"])
+        check_seeded(row, requests, cache, scheduler)
+    for row in data["vllm"]:
+        config = row["config"]
+        cache = PagedCache(config["cap"], config["page"])
+        scheduler = None
+        if config["sched"]:
+            scheduler = PagedScheduler(
+                cache, config["vpolicy"], max_batched_tokens=config["batch"], max_running=config["seqs"]
+            )
+        check_seeded(row, requests, cache, scheduler)
+
+
+def check_seeded(row, requests, cache, scheduler):
+    if scheduler is None:
+        assert [cache.admit(one).cached_tokens for one in requests] == row["cached"], row["config"]
+        return
+    cached, order, stats = scheduled(scheduler, requests, row["config"]["window"])
+    assert cached == row["cached"], row["config"]
+    assert order == row["served"], row["config"]
+    assert stats == row["stats"], row["config"]
