@@ -57,10 +57,26 @@ def permuted(seed: int = 1) -> list[Request]:
 def trees() -> None:
     print("1. A tree of prompts: 128 questions, unlimited memory")
     head = SYSTEM + TOOLS
-    line("8 branches x 16 questions", rate(tree(head, 8, CONTEXT, 16, QUESTION), RadixCache()), "system and tools once, each branch once")
-    line("1 branch x 128 questions", rate(tree(head, 1, CONTEXT, 128, QUESTION), RadixCache()), "only the questions differ")
-    line("blocks permuted in every request", rate(permuted(), RadixCache()), "each order of the blocks is a tree of its own")
-    line("8 x 16 in vLLM's blocks of 16", rate(tree(head, 8, CONTEXT, 16, QUESTION), PagedCache()), "the same tree, rounded down to whole blocks")
+    line(
+        "8 branches x 16 questions",
+        rate(tree(head, 8, CONTEXT, 16, QUESTION), RadixCache()),
+        "system and tools once, each branch once",
+    )
+    line(
+        "1 branch x 128 questions",
+        rate(tree(head, 1, CONTEXT, 128, QUESTION), RadixCache()),
+        "only the questions differ",
+    )
+    line(
+        "blocks permuted in every request",
+        rate(permuted(), RadixCache()),
+        "each order of the blocks is a tree of its own",
+    )
+    line(
+        "8 x 16 in vLLM's blocks of 16",
+        rate(tree(head, 8, CONTEXT, 16, QUESTION), PagedCache()),
+        "the same tree, rounded down to whole blocks",
+    )
 
 
 def pressure() -> None:
@@ -68,7 +84,9 @@ def pressure() -> None:
     requests = tree(200, 8, 1_000, 16, QUESTION, output=4)
     everything = rate(requests, RadixCache())
     line("unlimited memory", everything, "what the content allows")
-    line("4,000 tokens, one at a time", rate(requests, RadixCache(4_000)), "each branch is evicted before it comes again")
+    line(
+        "4,000 tokens, one at a time", rate(requests, RadixCache(4_000)), "each branch is evicted before it comes again"
+    )
     for policy, why in (("fcfs", "in the order of arrival"), ("lpm", "waiting requests of a cached branch go first")):
         line(f"4,000 tokens, {policy}", scheduled(requests, 4_000, policy), why)
 
@@ -87,7 +105,9 @@ def documents() -> None:
             f"  document {d}, question {q}: {request.prompt_tokens:,} tokens = {full} full blocks + {rest} tokens;"
             f" {found.cached_tokens // 16} blocks were there, {found.prompt_tokens - found.cached_tokens:,} tokens to prefill"
         )
-    print("  The 2,000 tokens of the system prompt are 125 full blocks. Asked alone twice, it hits 124: the last token is always computed again.")
+    print(
+        "  The 2,000 tokens of the system prompt are 125 full blocks. Asked alone twice, it hits 124: the last token is always computed again."
+    )
     new = Request("new", pack(system + docs[0] + run(rng, 80)))
     print(
         f"  A new question about document 0: {new.prompt_tokens:,} tokens without the tree,"
@@ -121,8 +141,12 @@ def leaves() -> None:
             while depth < len(path) and tuple(path[: depth + 1]) in kept:
                 depth += 1
             usable += depth
-        print(f"  {name:34} {half} of {len(blocks)} blocks kept; the four prompts can reuse {usable} of their {4 * 64} blocks")
-    print("  A block is worth nothing without every block before it, so one random gap near the root costs a whole branch.")
+        print(
+            f"  {name:34} {half} of {len(blocks)} blocks kept; the four prompts can reuse {usable} of their {4 * 64} blocks"
+        )
+    print(
+        "  A block is worth nothing without every block before it, so one random gap near the root costs a whole branch."
+    )
 
 
 def fleet() -> None:
@@ -134,8 +158,12 @@ def fleet() -> None:
         cached = sum(one.outcome.cached_tokens for one in done)
         total = sum(request.prompt_tokens for request in requests)
         line(name, (cached / total, total - cached), "")
-    print("  The LMSYS post on SGLang v0.4 reports 20 % against 75 % for such a workload: the direction is the same. This model leaves out")
-    print("  the benchmark's request rate and the clock, so how many equal prompts are in flight at once differs, and with it the figures.")
+    print(
+        "  The LMSYS post on SGLang v0.4 reports 20 % against 75 % for such a workload: the direction is the same. This model leaves out"
+    )
+    print(
+        "  the benchmark's request rate and the clock, so how many equal prompts are in flight at once differs, and with it the figures."
+    )
 
 
 def same_step() -> None:
