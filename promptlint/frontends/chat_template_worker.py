@@ -34,7 +34,7 @@ from jinja2.visitor import NodeTransformer
 MAX_TURNS = 500_000  # of all loops of one rendering together
 MAX_OUTPUT = 4_000_000  # characters
 MAX_PRODUCT = 4_000_000  # items or characters that one multiplication may make
-MAX_MEMORY = 1 << 30  # bytes of address space, where the system can limit it
+MAX_MEMORY = 1 << 29  # bytes of address space, where the system can limit it
 
 
 class LimitError(Exception):

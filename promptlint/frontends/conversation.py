@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
+from jinja2.defaults import DEFAULT_NAMESPACE
 from jinja2.ext import Extension
 
 from promptlint.frontends.chat_template_worker import Generation
@@ -27,6 +28,9 @@ HISTORY_NAMES = (
     "turns",
 )
 _ENGINE = frozenset(("messages", "conversations"))  # what an engine calls the history that it gives to a chat template
+_OWN = frozenset(
+    (*DEFAULT_NAMESPACE, "loop", "caller", "varargs", "kwargs", "self", "super")
+)  # what Jinja itself gives
 _FIELDS = frozenset(("role", "content"))
 
 
@@ -64,7 +68,7 @@ def conversation_of(text: str) -> Conversation | None:
         context: {name.name for name in tree.find_all(nodes.Name) if name.ctx == context}
         for context in ("load", "store")
     }
-    names = frozenset(seen["load"] - (seen["store"] - set(HISTORY_NAMES)))
+    names = frozenset(seen["load"] - (seen["store"] - set(HISTORY_NAMES)) - _OWN)
     fields: set[object] = {node.attr for node in tree.find_all(nodes.Getattr)}
     fields |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
     if not _FIELDS & fields:

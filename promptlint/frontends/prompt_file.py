@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from promptlint.catalog.names import words
@@ -170,9 +170,8 @@ class _File:
             if group is not None and string.key in group:
                 used.update(group)
                 members = [member for member in strings if member.key in group]
-                if sum(len(member.value.split()) for member in members) < MIN_WORDS:
-                    continue
-                if not any(self.looks(member, jinja) for member in members):
+                together = replace(string, value="\n".join(member.value for member in members))
+                if len(together.value.split()) < MIN_WORDS or not self.looks(together, jinja):
                     continue
                 blocks = [self.scalar_block(member, jinja, group[member.key]) for member in members]
                 key = members[0]

@@ -146,7 +146,8 @@ def _json_walk(source: SourceFile) -> Iterator[Scalar]:
         else:
             value = json.loads(word, strict=False)
             where = align(value, source, (match.start() + 1, match.end() - 1), _JSON_ESCAPE)
-            yield Scalar(tuple(part for part in stack if part is not None), value, where, key_line)
+            line = source.place(match.start())[0] if stack and isinstance(stack[-1], int) else key_line
+            yield Scalar(tuple(part for part in stack if part is not None), value, where, line)
             found += 1
             if found >= MAX_STRINGS:
                 return
@@ -213,14 +214,19 @@ def _yaml_map(node: Any, source: SourceFile) -> TextMap | None:
     """Where a scalar's characters stand. None where the marks do not fit our lines (exotic line ends)."""
     start = source.offset(node.start_mark.line + 1, node.start_mark.column + 1)
     end = source.offset(node.end_mark.line + 1, node.end_mark.column + 1)
+    while source.text[start : start + 1] in {"&", "!"}:  # an anchor or a tag in front of the value
+        while start < end and not source.text[start].isspace():
+            start += 1
+        start = min(_blank(source.text, start), end)
     first = source.text[start : start + 1]
     if node.style in {"|", ">"}:
         if first != node.style:
             return None
+        header = source.place(start)[0]
         if node.style == "|":
-            return _literal(node.value, source, node.start_mark.line + 1, end) or _whole(node.value, source, start, end)
-        header = source.starts[node.start_mark.line + 1] if node.start_mark.line + 1 < len(source.starts) else end
-        return align(node.value, source, (_blank(source.text, header), end))
+            return _literal(node.value, source, header, end) or _whole(node.value, source, start, end)
+        below = source.starts[header] if header < len(source.starts) else end
+        return align(node.value, source, (_blank(source.text, below), end))
     if node.style == '"':
         return align(node.value, source, (start + 1, end - 1), _YAML_ESCAPE) if first == '"' else None
     if node.style == "'":

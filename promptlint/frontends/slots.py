@@ -112,12 +112,13 @@ def guess(text: str) -> str | None:
     a name that are written as one writes Jinja, or when no single-braced name stands beside them.
     """
     if "{" in text:
-        single = bool(slots(text, "format")) and all(_IDENTIFIER.match(slot.name) for slot in slots(text, "format"))
+        fields = [slot for slot in slots(text, "format") if text[: slot.start][-1:] != "$"]
+        single = bool(fields) and all(_IDENTIFIER.match(slot.name) for slot in fields)
         if "{%" in text or _LOOSE.search(text) or (not single and _DOUBLED.search(text)):
             return "jinja2"
         if single:
             return "format"
-        if _MARKER.search(text):
+        if slots(text, "braces") and not slots(text, "dollar"):
             return "braces"
     if "${" in text and slots(text, "dollar"):
         return "dollar"
@@ -204,7 +205,7 @@ def _between(text: str, found: Iterable[tuple[int, int, Piece | None]]) -> Itera
 def _braces(text: str) -> Iterator[Piece]:
     def found() -> Iterator[tuple[int, int, Piece | None]]:
         for match in _MARKER.finditer(text):
-            doubled = text[match.start() - 1 : match.start()] == "{" or text[match.end() : match.end() + 1] == "}"
+            doubled = text[match.start() - 1 : match.start()] == "{" and text[match.end() : match.end() + 1] == "}"
             yield match.start(), match.end(), None if doubled else Slot(match.start(), match.end(), match[1], match[1])
 
     return _between(text, found())

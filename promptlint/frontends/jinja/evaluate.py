@@ -379,7 +379,7 @@ class Evaluator:
                     if was is None or value == was or not is_text(value) or not is_text(was):
                         continue
                     new, start = segments_of(value, head), segments_of(was, head)
-                    if new[: len(start)] == start:
+                    if len(new) >= len(start) and all(map(alike, new, start)):
                         grown: tuple[Segment, ...] = (
                             *start,
                             Repeat(over.hole(head), new[len(start) :], span, over.growth),
@@ -909,6 +909,11 @@ class Evaluator:
 
 STATIC = Opaque((), "loop")  # of a loop's own counters: the place in a sequence is as fixed as the sequence
 UNKNOWN = Opaque((Origin("unknown", Volatility.REQUEST, Confidence.LOW, "", Span("", 1, 1, 1, 1, exact=False)),))
+
+
+def alike(one: Segment, other: Segment) -> bool:
+    """Whether two segments say the same; a constant's text may stand at different places."""
+    return one == other or (isinstance(one, Text) and isinstance(other, Text) and one.value == other.value)
 
 
 def is_text(value: Value) -> bool:

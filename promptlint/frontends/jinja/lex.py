@@ -90,6 +90,7 @@ def lex(text: str, *, trim_blocks: bool = False, lstrip_blocks: bool = False) ->
     offsets = _Offsets(text)
     parts: list[Part] = []
     at = begin = inner = 0
+    opened = 0  # the line of a tag that has not ended yet
     words: list[tuple[str, str, int]] = []
     for line, kind, value in environment(trim_blocks, lstrip_blocks).lexer.tokeniter(unified, None):
         while not unified.startswith(value, at):
@@ -100,12 +101,14 @@ def lex(text: str, *, trim_blocks: bool = False, lstrip_blocks: bool = False) ->
         if kind == "data":
             parts.append(Data(offsets.original(start), offsets.original(at), value))
         elif kind in {"variable_begin", "block_begin"}:
-            begin, inner, words = start, at, []
+            begin, inner, words, opened = start, at, [], line
         elif kind == "variable_end":
+            opened = 0
             parts.append(
                 Output(offsets.original(begin), offsets.original(_tag_end(value, start)), unified[inner:start])
             )
         elif kind == "block_end":
+            opened = 0
             parts.append(
                 _tag(
                     unified[inner:start],
@@ -125,6 +128,8 @@ def lex(text: str, *, trim_blocks: bool = False, lstrip_blocks: bool = False) ->
             "linecomment",
         }:
             words.append((kind, value, start))
+    if opened:
+        raise TemplateSyntaxError("unexpected end of template", opened)
     return parts
 
 

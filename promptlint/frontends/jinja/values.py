@@ -7,6 +7,7 @@ a hole where it is printed. All are immutable; a namespace is replaced when one 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptlint.frontends.slots import named_hole
@@ -244,9 +245,28 @@ def joined_texts(texts: list[tuple[Segment, ...]], guard: Guard) -> Value:
     while tail < shortest - head and all(text[-1 - tail] == first[-1 - tail] for text in texts):
         tail += 1
     middles = tuple(text[head : len(text) - tail] for text in texts)
+    shared, middles = shared_beginning(middles)
     if sum(size_of(Txt(middle)) for middle in middles) > MAX_CHOICE:
         return Opaque(merged((*(origin for text in texts for origin in origins_of_segments(text)), *guard.origins)))
-    return Txt((*first[:head], Choice(guard, middles, guard.span), *first[len(first) - tail :]))
+    return Txt((*first[:head], *shared, Choice(guard, middles, guard.span), *first[len(first) - tail :]))
+
+
+def shared_beginning(
+    texts: tuple[tuple[Segment, ...], ...],
+) -> tuple[tuple[Segment, ...], tuple[tuple[Segment, ...], ...]]:
+    """The characters that constants at the head of all texts share, and the texts without them."""
+    heads = [text[0] if text else None for text in texts]
+    fixed = [head for head in heads if isinstance(head, Text) and not head.span.exact]
+    if len(fixed) < len(texts):
+        return (), texts
+    size = len(commonprefix([head.value for head in fixed]))  # noqa: RUF071 (of characters is what we want)
+    if not size:
+        return (), texts
+    cut = tuple(
+        (*((Text(head.value[size:], head.span),) if head.value[size:] else ()), *text[1:])
+        for head, text in zip(fixed, texts, strict=True)
+    )
+    return (Text(fixed[0].value[:size], fixed[0].span),), cut
 
 
 def size_of(value: Value) -> int:
