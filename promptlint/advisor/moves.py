@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from promptlint.advisor.rows import greedy_groups
 from promptlint.errors import UserError
 from promptlint.ir import BlockKind
 from promptlint.tokenizers.render import Conversation, plain_tags
 from promptlint.traffic.record import Record
 
-__all__ = ["Group", "Move", "blocks_in_order", "group_records", "kinds_of", "rewrite"]
+__all__ = ["Group", "Move", "blocks_in_order", "group_records", "kinds_of", "rewrite", "rewrite_rows"]
 
 STABLE = 0.9  # share of the requests that have a line for it to count as stable
 MIN_WORDS = 16  # of stable text behind varying text, below which nothing is moved; also the shortest stable run
@@ -79,7 +80,8 @@ def rewrite(name: str, records: Sequence[Record]) -> Group | None:
         return None
     moves: list[Move] = []
     changed = [_copy(record) for record in records]
-    before, after = _outline(records[0]), _outline(records[0])
+    longest = max(records, key=lambda record: len(record.messages or ()))
+    before, after = _outline(longest), _outline(longest)
     if move := _sort_tools(changed):
         moves.append(move)
         after = ("tools (sorted)", *after[1:])
@@ -398,6 +400,71 @@ def _readable(record: Record) -> list[str]:
             *(content if isinstance(content, str) else json.dumps(content)).splitlines(),
         ]
     return lines
+
+
+def rewrite_rows(name: str, records: Sequence[Record]) -> Group | None:
+    """A batch job over a table: each prompt is a fixed text with one JSON object, the row. Rows and fields in the order of GGR, or None when it is no such job.
+
+    Only for jobs whose requests are independent of each other: they change places.
+    """
+    read = [_row(record) for record in records]
+    if len(read) < MIN_REQUESTS or any(one is None for one in read):
+        return None
+    known = [one for one in read if one is not None]
+    names = set(known[0].fields)
+    if (
+        len(names) < 2
+        or any(set(one.fields) != names for one in known)
+        or len({(one.head, one.tail) for one in known}) > 1
+    ):
+        return None
+    order = greedy_groups(
+        [{field: json.dumps(value, ensure_ascii=False) for field, value in one.fields.items()} for one in known]
+    )
+    changed = []
+    for placed in order:
+        one = known[placed.row]
+        record = _copy(records[placed.row])
+        text = (
+            one.head + json.dumps({field: one.fields[field] for field in placed.fields}, ensure_ascii=False) + one.tail
+        )
+        if record.prompt is not None:
+            record.prompt = text
+        else:
+            assert record.messages is not None
+            record.messages[-1]["content"] = text
+        changed.append(record)
+    before, after = tuple(known[0].fields), order[0].fields
+    moves = (
+        Move(
+            "rows",
+            ", ".join(after),
+            len({placed.fields for placed in order}),
+            len(records),
+            "fields and rows grouped by repeated values (GGR)",
+        ),
+    )
+    return Group(name, before, after, moves, tuple(changed), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    head: str
+    fields: dict[str, Any]
+    tail: str
+
+
+def _row(record: Record) -> _Row | None:
+    """The JSON object in the newest text of a request, and what stands around it."""
+    text: Any = record.prompt if record.prompt is not None else (record.messages or [{}])[-1].get("content")
+    start = text.find("{") if isinstance(text, str) else -1
+    if start < 0:
+        return None
+    try:
+        fields, length = json.JSONDecoder().raw_decode(text[start:])
+    except ValueError:
+        return None
+    return _Row(text[:start], fields, text[start + length :]) if isinstance(fields, dict) else None
 
 
 def kinds_of(record: Record) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class Asked:
     workload: Path | None = None
     traffic: tuple[str, ...] = ()
     apply_order: str | None = None
+    batch: bool = False
     write_traffic: Path | None = None
     measured: Path | None = None
     current: str | None = None
@@ -160,7 +161,7 @@ def _inferred_current(providers: Sequence[str | None]) -> str | None:
 def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] | None) -> None:
     """Recommended orders by what the values did, each replayed with its own values."""
     from promptlint import tokenizers
-    from promptlint.advisor.moves import group_records, rewrite
+    from promptlint.advisor.moves import group_records, rewrite, rewrite_rows
     from promptlint.app.traffic import Tokens, open_traffic
     from promptlint.traffic.read import load
 
@@ -187,7 +188,12 @@ def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] |
         if asked.apply_order:
             said.reorderings.append(_applied(name, group, tokens, asked.apply_order, now))
             continue
-        found = rewrite(name, group)
+        found = (rewrite_rows(name, group) if asked.batch else None) or rewrite(name, group)
+        lists = len({str(record.tools) for record in group})
+        if lists > 1 and not (found and any(move.path == "tools" for move in found.moves)):
+            said.notes.append(
+                f"{name}: {lists} different tool lists in {len(group):,} requests; tools are rendered first, so send one fixed list and restrict it by tool_choice"
+            )
         if found is None:
             said.notes.append(f"{name}: nothing has to move; hit rate {now.hit_rate:.4f} in {now.requests:,} requests")
             continue
@@ -195,7 +201,9 @@ def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] |
         if then.hit_rate - now.hit_rate < 0.001:
             said.notes.append(f"{name}: another order was tried and brings nothing; hit rate {now.hit_rate:.4f}")
             continue
-        moved |= {id(old): new for old, new in zip(group, found.records, strict=True)}
+        moved |= {
+            id(old): new for old, new in zip(group, found.records, strict=True)
+        }  # a batch job's rows stand in their new order
         said.reorderings.append(
             Reordering(
                 name,

@@ -25,6 +25,11 @@ from promptlint.cli._common import emit
     help="Replay the traffic with its blocks in this order, e.g. system,tools,context,history,question.",
 )
 @click.option(
+    "--batch",
+    is_flag=True,
+    help="The requests of the traffic are independent rows of a table: they may change places too (GGR).",
+)
+@click.option(
     "--write-traffic",
     type=click.Path(path_type=Path),
     metavar="FILE",

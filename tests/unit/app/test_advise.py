@@ -147,6 +147,39 @@ def test_any_order_can_be_tried(capsys, tmp_path):
     assert row["hit_rate_then"] <= row["hit_rate_now"] + 0.01
 
 
+def test_rows_of_a_batch_job_change_places(capsys, tmp_path):
+    log = tmp_path / "rows.jsonl"
+    films = [f"film {n} " * 60 for n in range(4)]
+    rows = [{"id": n, "film": films[n * 7 % 4], "review": f"review number {n}"} for n in range(40)]
+    log.write_text(
+        "".join(
+            json.dumps({"id": f"r{row['id']}", "prompt": f"Judge.\n{json.dumps(row)}\nAnswer:"}) + "\n" for row in rows
+        )
+    )
+    (row,) = run_json(capsys, "--traffic", log, "--batch", "--write-traffic", tmp_path / "moved.jsonl")["reordering"]
+    assert row["to"] == ["film", "id", "review"]
+    assert row["hit_rate_then"] > 0.75 > 0.2 > row["hit_rate_now"]
+    assert row["hit_rate_then"] == pytest.approx(simulated(capsys, tmp_path / "moved.jsonl"), abs=5e-4)
+    written = [json.loads(line)["id"] for line in (tmp_path / "moved.jsonl").read_text().splitlines()]
+    assert sorted(written) == sorted(f"r{n}" for n in range(40))
+
+
+def test_a_fleet_file_gets_a_verdict_for_each_pool(capsys, tmp_path):
+    path = small(tmp_path)
+    path.write_text(path.read_text() + "pools:\n  - {name: a}\n  - {name: b, gpu: L40S, current: sglang}\n")
+    data = run_json(capsys, "--workload", path, "--no-tipping")
+    assert [(row["pool"], row["current"]) for row in data["verdicts"]] == [("a", "vllm"), ("b", "sglang")]
+    assert {row["pool"] for row in data["engines"]} == {"a", "b"}
+
+
+def test_the_workload_of_the_guide_runs(capsys, tmp_path):
+    guide = (ROOT / "examples" / "skill-radix-scheduler-advisor.md").read_text()
+    text = guide.split("```yaml\n", 1)[1].split("```", 1)[0]
+    (tmp_path / "workload.yaml").write_text(text + "requests: 60\n")
+    data = run_json(capsys, "--workload", tmp_path / "workload.yaml", "--no-tipping")
+    assert data["verdicts"][0]["pool"] == "support agent"
+
+
 def test_code_alone_works_from_the_profile_and_says_so(capsys):
     data = run_json(capsys, ROOT / "examples" / "support_bot")
     assert data["assumptions"]["profile"] == "typical"
