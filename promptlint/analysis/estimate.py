@@ -172,7 +172,8 @@ def _rates(rendered: Rendered, item: Item, volatility: Volatility) -> tuple[floa
             hit_rate(whole, profile, terms),
             hit_rate([*kept, *moved], profile, terms, best_breakpoint=True),
         )
-    return rendered.memo[key]
+    rates: tuple[float, float] = rendered.memo[key]
+    return rates
 
 
 def _moves(other: Item, item: Item, volatility: Volatility) -> bool:

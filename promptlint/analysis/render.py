@@ -6,9 +6,10 @@ longest arm of every choice, because that is the prompt whose prefix is worth mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from typing import Any
 
 from promptlint.analysis.assumptions import Assumptions, count_tokens
 from promptlint.catalog.providers import Terms, page_for, pick, resolve
@@ -107,7 +108,7 @@ class Rendered:
     encoding: str
     assumptions: Assumptions
     terms: Terms | None = None
-    memo: dict[object, tuple[float, float]] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def counted(self, item: Item) -> bool:
         """Whether the item is part of the totals: every arm that it stands in is the longest one."""
@@ -115,20 +116,30 @@ class Rendered:
 
     def main(self) -> tuple[Item, ...]:
         """The items of the totals."""
-        return tuple(item for item in self.items if self.counted(item))
+        if "main" not in self.memo:
+            self.memo["main"] = tuple(item for item in self.items if self.counted(item)) if self.longest else self.items
+        found: tuple[Item, ...] = self.memo["main"]
+        return found
 
-    def seen_from(self, item: Item, others: Sequence[Item]) -> Iterator[Item]:
+    def seen_from(self, item: Item, others: Sequence[Item]) -> Iterable[Item]:
         """Those of `others` that are rendered together with `item`: in its own arms, and in the longest arm of every other choice."""
-        arms = dict(item.arms)
-        for other in others:
-            if not other.arms or all(arms.get(choice, self.longest[choice]) == arm for choice, arm in other.arms):
-                yield other
+        if not self.longest:
+            return others
+        arms = {**self.longest, **dict(item.arms)}
+        return [other for other in others if not other.arms or all(arms[choice] == arm for choice, arm in other.arms)]
 
-    def after(self, item: Item) -> Iterator[Item]:
+    def grows_before(self, item: Item) -> bool:
+        """Whether an append-only history stands ahead of the item, in whatever arm."""
+        if "history" not in self.memo:
+            self.memo["history"] = next((each.index for each in self.items if each.append), len(self.items))
+        first: int = self.memo["history"]
+        return first < item.index
+
+    def after(self, item: Item) -> Iterable[Item]:
         """What is rendered behind an item."""
         return self.seen_from(item, self.items[item.index + 1 :])
 
-    def before(self, item: Item) -> Iterator[Item]:
+    def before(self, item: Item) -> Iterable[Item]:
         """What is rendered ahead of an item."""
         return self.seen_from(item, self.items[: item.index])
 

@@ -49,7 +49,8 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     """A finding for each source of a hole that makes longer-lived text behind it uncacheable."""
     least = Volatility[params.min_volatility.upper()]
     for site in context.sites:
-        growing = any(item.append for item in site.rendered.items)
+        items = site.rendered.items
+        growing = bool(items) and (items[-1].append or site.rendered.grows_before(items[-1]))
         told: list[tuple[Item, Origin]] = []
         for item in site.rendered.items:
             hole = item.node
@@ -141,7 +142,7 @@ def _raise(
     context: Context, rule: Rule, params: Params, *, site: CallSite, item: Item, hole: Hole, origin: Origin
 ) -> Iterator[Raised]:
     limit = Volatility.DAY if params.fixed_only else origin.volatility
-    needed = params.min_tokens_behind * (NEWEST_MESSAGE_FACTOR if _behind_history(site, item) else 1)
+    needed = params.min_tokens_behind * (NEWEST_MESSAGE_FACTOR if site.rendered.grows_before(item) else 1)
     if tokens_behind(site.rendered, item, min(limit, origin.volatility)) < needed:
         return
     cost = cost_of(site.rendered, item, origin.volatility)
@@ -167,10 +168,6 @@ def _raise(
         # Values that come through one slot are moved by moving the slot: of those that are no source by themselves, one speaks for it.
         subject=(site.id, item.index, origin.kind) if origin.kind in STRONG else (place, "other"),
     )
-
-
-def _behind_history(site: CallSite, item: Item) -> bool:
-    return any(other.append for other in site.rendered.before(item))
 
 
 def _arises(origin: Origin) -> str:
