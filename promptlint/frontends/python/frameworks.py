@@ -84,7 +84,7 @@ def _option_names(sdk: Sdk) -> frozenset[str]:
 
 
 def worth_parsing(sdk: Sdk) -> re.Pattern[bytes]:
-    """Bytes one of which a file holds that switches an option on, or is a hook: the option's argument, else the call's telling name."""
+    """Bytes one of which a file holds that switches an option on or edits a request: the option's argument, else the call's telling name."""
     marks = set()
     for options in sdk.options.values():
         for option in options:
@@ -92,8 +92,9 @@ def worth_parsing(sdk: Sdk) -> re.Pattern[bytes]:
                 parts = call.split(".")
                 telling = parts[-2] if parts[-1].islower() and parts[-2][:1].isupper() else parts[-1]
                 marks.add(f"{option.argument}=" if option.argument else telling)
-    for hook in sdk.hooks:
-        marks.update(base.rsplit(".", 1)[-1] for base in hook.base if not base.startswith("@"))
+    for path, sink in sdk.sinks.items():
+        if sink.history == "behind":
+            marks.add(f".{path.rsplit('.', 1)[-1]}(")
     return re.compile("|".join(sorted(re.escape(mark) for mark in marks)).encode())
 
 
