@@ -42,6 +42,7 @@ from promptlint.frontends.python.values import (
     Object,
     Opaque,
     Pick,
+    Place,
     Rest,
     Str,
     Template,
@@ -347,6 +348,8 @@ class Core:
                     except ValueError:
                         return text
             return text
+        if isinstance(value, Place):
+            return (Text(str(value.path), span.inexact()),)
         if isinstance(value, Const):
             return self._constant(value, span, spec, conversion)
         if isinstance(value, Lib):
@@ -542,7 +545,7 @@ class Core:
             if not value.entries and value.rest is None:
                 return False
             return True if any(entry.guard is None for entry in value.entries) else None
-        if isinstance(value, Function | Class | Bound | Message | Template | Object):
+        if isinstance(value, Function | Class | Bound | Message | Template | Object | Place):
             return True
         if isinstance(value, Alt):
             truths = {self.truth(arm) for arm in value.arms}

@@ -371,7 +371,7 @@ class Expressions(Core):
                     repeated = self._times(one, other.value)
                     if repeated is not None:
                         return repeated
-        if isinstance(node.op, ast.BitOr | ast.Sub | ast.BitAnd | ast.BitXor):
+        if isinstance(node.op, ast.BitOr | ast.Sub | ast.BitAnd | ast.BitXor | ast.Div):
             special = self.set_or_pipe(node, left_value, right_value, frame)
             if special is not None:
                 return special

@@ -288,7 +288,13 @@ class Index:
             self.unread.append(Unread(source.path, 1, f"cannot be parsed: {type(error).__name__}"))
             return None
         module = Module(
-            path, self.module_name(path), source, tree, path.name == "__init__.py", ascii=source.text.isascii(), newer=newer,
+            path,
+            self.module_name(path),
+            source,
+            tree,
+            path.name == "__init__.py",
+            ascii=source.text.isascii(),
+            newer=newer,
         )
         try:
             _Walk(module).run()

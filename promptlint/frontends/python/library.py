@@ -660,12 +660,14 @@ class Library(Calls):
         """A template with its slots filled: a text, or a list of messages."""
         if template.messages:
             return self._fill_messages(template, arguments, node, frame)
-        text = self.fill_text(template.text, template.syntax, arguments, node, frame)
+        text = self.fill_text(template.text, template.syntax, arguments, node, frame, template.folder)
         if template.role is not None and template.span is not None:
             return List((Elem(Message(template.role, text, template.span), template.span),), template.span)
         return text
 
-    def fill_text(self, text: Value, syntax: str, arguments: Arguments, node: ast.AST, frame: Frame) -> Value:
+    def fill_text(
+        self, text: Value, syntax: str, arguments: Arguments, node: ast.AST, frame: Frame, folder: str = ""
+    ) -> Value:
         """A template text with its slots filled in one of the syntaxes."""
         if isinstance(text, Alt):
             return self.join(
@@ -683,7 +685,7 @@ class Library(Calls):
                 )
             return self.derived(self.source_of(node, frame), self.span_of(node, frame), text, *arguments.all())
         if syntax in {"jinja2", "mustache"}:
-            return self.fill_jinja(text, arguments, frame)
+            return self.fill_jinja(text, arguments, frame, Path(folder) if folder else None)
         if syntax == "dollar":
 
             def value_of(field: Field, span: Span, _: int) -> Segments:

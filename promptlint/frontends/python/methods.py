@@ -22,6 +22,7 @@ from promptlint.frontends.python.values import (
     Opaque,
     Pick,
     Pipe,
+    Place,
     Rest,
     Str,
     Template,
@@ -60,6 +61,12 @@ class Methods(Objects):
         receiver = bound.receiver
         if isinstance(receiver, Template):
             return self.call_template(receiver, bound.name, arguments, node, frame)
+        if isinstance(receiver, Place):
+            placed = self.call_place(receiver, bound.name, arguments, node, frame)
+            if placed is not None:
+                return placed
+            expression = self.source_of(node, frame)
+            return self.unknown(expression, self.span_of(node, frame), frame, name=receiver.path.stem)
         if isinstance(receiver, Pipe):
             return self.call_pipe(receiver, bound.name, arguments, node, frame)
         if isinstance(receiver, Str):
@@ -73,6 +80,10 @@ class Methods(Objects):
 
     def call_template(self, template: Template, name: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """A method of a template object."""
+        raise NotImplementedError
+
+    def call_place(self, place: Place, name: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value | None:
+        """A method of a path, an opened file or a template environment."""
         raise NotImplementedError
 
     def call_pipe(self, pipe: Pipe, name: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:

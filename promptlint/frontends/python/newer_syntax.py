@@ -77,7 +77,14 @@ def _plain(literal: str) -> str:
     body = _ASCII.sub("_", literal)
     if len(body.split("\n")[0]) < 3 or len(body.split("\n")[-1]) < 3:
         # Too short for three quotes on a line: brackets hold the lines together.
-        return "(" + "'" + "_" * (len(body.split("\n")[0]) - 3) + "'" + "".join("\n" + " " * len(line) for line in body.split("\n")[1:])[:-1] + ")"
+        return (
+            "("
+            + "'"
+            + "_" * (len(body.split("\n")[0]) - 3)
+            + "'"
+            + "".join("\n" + " " * len(line) for line in body.split("\n")[1:])[:-1]
+            + ")"
+        )
     return "'''" + body[3:-3] + "'''"
 
 

@@ -38,10 +38,15 @@ class Pipes(Sinks):
     def set_or_pipe(self, node: ast.BinOp, left: Value, right: Value, frame: Frame) -> Value | None:
         """`|`, `&`, `-` on sets, dicts and template pipes; None when it is neither."""
         span = self.span_of(node, frame)
+        placed = super().set_or_pipe(node, left, right, frame)
+        if placed is not None:
+            return placed
         if isinstance(node.op, ast.BitOr):
-            if isinstance(left, Template | Pipe) or (
-                isinstance(right, Template | Pipe) and isinstance(left, Dict | Opaque | Lib | Alt)
-            ) or (isinstance(left, Opaque) and isinstance(right, Lib) and right.instance):
+            if (
+                isinstance(left, Template | Pipe)
+                or (isinstance(right, Template | Pipe) and isinstance(left, Dict | Opaque | Lib | Alt))
+                or (isinstance(left, Opaque) and isinstance(right, Lib) and right.instance)
+            ):
                 first = left.steps if isinstance(left, Pipe) else (left,)
                 second = right.steps if isinstance(right, Pipe) else (right,)
                 return Pipe((*first, *second))

@@ -10,7 +10,7 @@ from promptlint.catalog.names import words
 from promptlint.catalog.sdk import Argument, Generic, Sink
 from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.index import FunctionInfo, Module
-from promptlint.frontends.python.library import Library
+from promptlint.frontends.python.files import Files
 from promptlint.frontends.python.text import Segments, static_text
 from promptlint.frontends.python.values import (
     Alt,
@@ -86,7 +86,7 @@ class Draft:
     entry: FunctionInfo | None = None
 
 
-class Sinks(Library):
+class Sinks(Files):
     """`call_sink`, `call_generic`, and messages as blocks."""
 
     def __init__(self, *arguments: Any) -> None:

@@ -688,7 +688,9 @@ class Statements(Expressions):
             first = now.segments[0]
             if isinstance(first, Choice) and first.guard == before.guard:
                 delta = now.segments[1:]
-                return Str((first, Repeat(self.hole(over, over.expression, over.span), delta, over.span, Growth.APPEND)))
+                return Str(
+                    (first, Repeat(self.hole(over, over.expression, over.span), delta, over.span, Growth.APPEND))
+                )
             return self.join(self._over_guard(over), [now, before], over.span)
         if isinstance(before, tuple) and isinstance(now, tuple) and key == "items":
             return self._widen_items(over, before, now)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptlint.ir import (
@@ -52,6 +53,7 @@ __all__ = [
     "Opaque",
     "Pick",
     "Pipe",
+    "Place",
     "Rest",
     "Str",
     "SuperDict",
@@ -189,6 +191,15 @@ class Template:
 
     def __hash__(self) -> int:
         return hash((id(self.text), self.syntax, len(self.bound)))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path of the file system; `opened`: a file object of it; `environment`: a template environment whose folder it is."""
+
+    path: Path
+    opened: bool = False
+    environment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
