@@ -8,6 +8,7 @@ from pathlib import Path
 
 from promptlint.advisor.diagnose import Diagnosis, Origin, diagnose
 from promptlint.advisor.diagnose.likely import likely, timing
+from promptlint.advisor.diagnose.observed import Factor, Site
 from promptlint.analysis.matching import Matcher, offset_of
 from promptlint.app.traffic import Tokens, code_matcher, token_counter
 from promptlint.errors import UserError
@@ -15,7 +16,7 @@ from promptlint.traffic.parts import Part, parts_of
 from promptlint.traffic.read import Problem, Traffic, load
 from promptlint.traffic.record import Record
 
-__all__ = ["Outcome", "run"]
+__all__ = ["Outcome", "explain_rate", "is_code", "run"]
 
 
 @dataclass(slots=True)
@@ -43,6 +44,96 @@ def run(
     files = " ".join(str(path) for path in traffic.paths)
     found.likely = likely(found, timing(known, totals), files, observed)
     return Outcome(found, list(traffic.problems), traffic.skipped)
+
+
+_CODE = (".py", ".jinja", ".jinja2", ".j2", ".prompty", ".prompt")
+
+
+def is_code(path: Path) -> bool:
+    """Whether a path is code rather than traffic: a source file, or a folder with source files and no JSON lines."""
+    if path.is_dir():
+        names = [file.name for file in path.rglob("*") if file.is_file()]
+        return any(name.endswith(_CODE) for name in names) and not any(".jsonl" in name for name in names)
+    return path.suffix in _CODE
+
+
+def explain_rate(
+    observed: float | None, code: Sequence[Path], *, usage: Path | None = None, profile: str = "typical"
+) -> Diagnosis:
+    """What may explain a hit rate without any traffic: the findings in the code, if some is given, and circumstances outside the prompt.
+
+    `usage` is a usage export or a server's metrics: it gives the rate when `observed` is None, and the requests a second when it covers a time.
+    Without code a prompt of 2,000 tokens that allows 85 % is assumed, and said. Raises UserError.
+    """
+    from promptlint.advisor.diagnose.observed import Circumstances, explain
+    from promptlint.catalog.profiles import load_profile
+
+    found = Diagnosis()
+    rate = load_profile(profile).requests_per_day / 86400.0
+    if usage is not None:
+        records = load(Traffic([usage]))
+        for record in records:
+            _add_usage(found, record)
+        rate = _request_rate(records) or rate
+        if found.observed_hit_rate is None:
+            raise UserError(f"{usage}: reports no prompt tokens with cached tokens beside them")
+    observed = found.observed_hit_rate if observed is None else observed
+    assert observed is not None
+    sites, factors = _code_sites(code, profile) if code else ([Site("", 1.0, 2000, 0.85)], [])
+    found.likely = explain(observed, sites, factors, Circumstances(rate=rate / max(len(sites), 1)))
+    return found
+
+
+def _add_usage(found: Diagnosis, record: Record) -> None:
+    from promptlint.traffic.record import INPUT
+
+    if record.cached_tokens is not None and INPUT in record.usage:
+        found.observed_prompt_tokens = (found.observed_prompt_tokens or 0) + record.usage[INPUT]
+        found.observed_cached_tokens = (found.observed_cached_tokens or 0) + record.cached_tokens
+
+
+def _request_rate(records: Sequence[Record]) -> float | None:
+    """Requests a second over the time that an export covers; None where it tells no time."""
+    times = [record.timestamp for record in records if record.timestamp is not None]
+    count = sum(record.extra.get("requests", 0) for record in records)
+    seconds = (max(times) - min(times)) / 1000.0 if times else 0.0
+    return count / seconds if count and seconds > 0 else None
+
+
+def _code_sites(code: Sequence[Path], profile: str) -> tuple[list[Site], list[Factor]]:
+    """The call sites of some code with the rate that they would have without findings, and the findings as what they leave of it."""
+    from dataclasses import replace
+
+    from promptlint.app import check
+    from promptlint.app.discovery import absolute, project_root
+    from promptlint.config import load_settings
+
+    settings = replace(load_settings(project_root(absolute(code[0])), None, isolated=False), profile=profile)
+    report = check.check(settings, check.Request(tuple(code), Path.cwd()))
+    factors = []
+    leaves: dict[str, float] = {}
+    for finding in report.findings:
+        if finding.hit_rate_now is None or not finding.hit_rate_if_fixed:
+            continue
+        share = min(finding.hit_rate_now / finding.hit_rate_if_fixed, 1.0)
+        leaves[finding.call_site] = leaves.get(finding.call_site, 1.0) * max(share, 0.01)
+        factors.append(
+            Factor(
+                f"{finding.rule} at {finding.path}:{finding.line}",
+                finding.call_site,
+                share,
+                f"promptlint check {finding.path}",
+            )
+        )
+    sites = []
+    for site in report.call_sites:
+        now = site.estimated_hit_rate if site.estimated_hit_rate is not None else 0.5
+        sites.append(
+            Site(site.id, max(site.prompt_tokens, 1), site.prompt_tokens, min(now / leaves.get(site.id, 1.0), 0.99))
+        )
+    if not sites:
+        raise UserError(f"no call site was found in {' '.join(map(str, code))}")
+    return sites, factors
 
 
 def _origin(matcher: Matcher) -> Origin:

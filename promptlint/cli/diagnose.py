@@ -25,6 +25,9 @@ FORMATS = ("full", "json", "markdown")
 @click.option("--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of one hashed block.")
 @click.option("--tokenizer", metavar="NAME|DIR", help="Tokenizer that counts (default: by the model).")
 @click.option(
+    "--profile", default="typical", metavar="NAME", help="Traffic assumed with --observed: low, typical, high."
+)
+@click.option(
     "--code",
     multiple=True,
     type=click.Path(path_type=Path),
@@ -53,11 +56,19 @@ def command(
 
     redact = given["redact"]
     if not traffic and given["observed"] is None and given["usage"] is None:
-        raise UserError("name traffic to diagnose, or give --observed RATE")
-    source = open_traffic(
-        traffic, form=form, strict=given["strict"], tools=given["tools"], block_size=given["block_size"]
-    )
-    found = pipeline.run(source, tokenizer=given["tokenizer"], observed=given["observed"], code=given["code"])
+        raise UserError("name traffic to diagnose, or give --observed RATE or --usage FILE")
+    code = [*given["code"], *(Path(path) for path in traffic if path != "-" and pipeline.is_code(Path(path)))]
+    named = [path for path in traffic if path == "-" or Path(path) not in code]
+    if not named:
+        if given["observed"] is None and given["usage"] is None:
+            raise UserError("these paths are code: add traffic, or --observed RATE")
+        rated = pipeline.explain_rate(given["observed"], code, usage=given["usage"], profile=given["profile"])
+        found = pipeline.Outcome(rated)
+    else:
+        source = open_traffic(
+            named, form=form, strict=given["strict"], tools=given["tools"], block_size=given["block_size"]
+        )
+        found = pipeline.run(source, tokenizer=given["tokenizer"], observed=given["observed"], code=code)
     warn([str(problem) for problem in found.problems])
     if share is not None:
         emit(shared_page(found.diagnosis, found.problems), share)
