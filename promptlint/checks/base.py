@@ -43,10 +43,11 @@ def severity(ceiling: str, lost: float, volatility: Volatility | None, threshold
 
 
 def notes(steps: Iterable[Step]) -> tuple[Note, ...]:
-    """Steps of a trace, each place once."""
-    found: dict[Span, Note] = {}
+    """Steps of a trace, each place once: what begins where an earlier step began says nothing new."""
+    found: dict[tuple[str, int, int], Note] = {}
     for step in steps:
-        found.setdefault(step.span, Note(step.span, step.note))
+        place = step.span.path, step.span.line, step.span.column
+        found.setdefault(place, Note(step.span, step.note))
     return tuple(found.values())
 
 
