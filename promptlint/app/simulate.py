@@ -621,7 +621,7 @@ class _TokenRun(_Run):
 
     def report(self, curve: tuple[CurvePoint, ...]) -> SimulateReport:
         setup, total = self.setup, self.tally.total
-        bounds, bottleneck = ({}, None) if self._beside is None else self._beside.judge(total.hit_rate)
+        bounds, bottleneck = ({}, None) if self._beside is None else self._beside.judge(total)
         if setup.schedule is None:
             driver = "one request at a time"
         else:
@@ -708,48 +708,49 @@ class _Beside:
         setup = run.setup
         self._unit = unit
         self._warm_up = setup.warm_up
-        capacity = None if setup.capacity is None else setup.capacity * setup.replicas
-        self._bounds = Bounds(capacity, unit)
-        self._plain = (run.cache(capacity), Sums())
-        policies = OFFERED if setup.engine == "sglang" and capacity is not None else ()
-        self._others = [(run.cache(capacity, name), Sums()) for name in policies if name != setup.eviction]
+        self._capacity = None if setup.capacity is None else setup.capacity * setup.replicas
+        self._bounds = Bounds(self._capacity, unit)
+        policies = set(OFFERED if setup.engine == "sglang" and self._capacity is not None else ()) - {setup.eviction}
+        if setup.schedule or setup.replicas > 1:  # else the run itself is that
+            policies.add(setup.eviction)
+        self._others = {name: (run.cache(self._capacity, name), Sums()) for name in sorted(policies)}
+        self._own = setup.eviction
 
     def watching(self, requests: Iterable[Request]) -> Iterator[Request]:
-        """The requests, each served here first; those that do not fit are left out, as in the run itself."""
+        """The requests, each seen here first; those that do not fit are left out, as in the run itself."""
         count = 0
         for request in requests:
-            outcome = self._plain[0].admit(request)
-            if outcome.refused is None:
+            pages = -(-max(len(request.prompt), len(request.stored)) // (self._unit * TOKEN_BYTES))
+            if self._capacity is None or pages * self._unit <= self._capacity:
                 count += 1
                 counted = count > self._warm_up
                 self._bounds.add(request, counted=counted)
-                if counted:
-                    self._plain[1].add(outcome, self._unit)
-                for cache, sums in self._others:
-                    other = cache.admit(request)
+                for cache, sums in self._others.values():
+                    outcome = cache.admit(request)
                     if counted:
-                        sums.add(other, self._unit)
+                        sums.add(outcome, self._unit)
             yield request
 
-    def judge(self, reached: float) -> tuple[dict[str, float | None], str | None]:
-        """The bounds as rates of prompt tokens, and the bottleneck of a run that reached a hit rate.
+    def judge(self, reached: Sums) -> tuple[dict[str, float | None], str | None]:
+        """The bounds as rates of prompt tokens, and the bottleneck of a run.
 
         content    nine tenths of what the content allows are reached
         schedule   else, the same memory in one cache, one request at a time, would gain most
         policy     else, another eviction policy on offer would gain more than half of what memory without limit would
         capacity   else
         """
-        prompt = self._plain[1].prompt_tokens
+        rates = {name: sums.hit_rate for name, (_, sums) in self._others.items()}
+        plain = rates.pop(self._own, reached.hit_rate)
+        prompt = self._others[self._own][1].prompt_tokens if self._own in self._others else reached.prompt_tokens
         if not prompt:
             return {}, None
         tokens = self._bounds.tokens()
-        content, plain = tokens.content / prompt, self._plain[1].hit_rate
         bounds = {
-            "content": content,
+            "content": tokens.content / prompt,
             "capacity": tokens.capacity / prompt,
             "depth_first": None if tokens.depth_first is None else tokens.depth_first / prompt,
         }
-        return bounds, bottleneck(reached, plain, content, [sums.hit_rate for _, sums in self._others])
+        return bounds, bottleneck(reached.hit_rate, plain, tokens.content / prompt, rates.values())
 
 
 def bottleneck(reached: float, plain: float, content: float, others: Iterable[float]) -> str:
