@@ -246,7 +246,7 @@ def test_undecodable_file_beside_a_good_one_and_alone(project):
 
 
 def test_names_that_are_no_text_and_names_that_drive_a_terminal(project):
-    (project / "app.py").rename(os.fsencode(project) + b"/bad\xff\x1b[31m\n.py")
+    (project / "app.py").rename(project / "bad\udcff\x1b[31m\n.py")
     for form in ("full", "concise", "json", "github", "junit", "sarif", "markdown"):
         done = promptlint("check", "--output-format", form, cwd=project)
         assert done.returncode == 1
