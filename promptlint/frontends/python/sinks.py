@@ -662,12 +662,15 @@ def _resolution(blocks: tuple[BlockNode, ...]) -> tuple[float, tuple[Unresolved,
     """The share of a prompt's blocks that was read, and what was not."""
     total = unread = 0
     missing: list[Unresolved] = []
+    # Messages or a prompt that come as one value were not read, whatever the value's name promises.
+    whole = all(block.role is None and not any(text_of(block.segments)) for block in blocks_of(blocks))
     for block in blocks_of(blocks):
         total += 1
         if len(block.segments) == 1 and isinstance(block.segments[0], Hole):
             hole = block.segments[0]
             if (
-                hole.kind in {BlockKind.HISTORY, BlockKind.QUESTION, BlockKind.CONTEXT}
+                not whole
+                and hole.kind in {BlockKind.HISTORY, BlockKind.QUESTION, BlockKind.CONTEXT}
                 and block.kind is not BlockKind.SYSTEM
                 and hole.confidence > Confidence.LOW
             ):
