@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from promptlint.caches.block_lru import BlockLru, BlockRequest, Chains, StackDistances
 from promptlint.caches.bounds import Bounds
@@ -27,10 +27,10 @@ from promptlint.caches.schedule import ConstantRate, Finished, Scheduler, Servic
 from promptlint.caches.tally import DENOMINATORS, Sums, Tally
 from promptlint.errors import UserError
 from promptlint.report.simulate import CurvePoint, GroupRow, ReplicaRow, Sampling, SimulateReport
-from promptlint.traffic.read import Problem, Traffic
+from promptlint.traffic.read import Problem
 from promptlint.traffic.record import Record, Unreadable
 
-__all__ = ["ENGINES", "Requests", "Result", "Setup", "TextTokens", "bottleneck", "simulate"]
+__all__ = ["ENGINES", "Requests", "Result", "Setup", "Source", "TextTokens", "bottleneck", "simulate"]
 
 ENGINES = ("sglang", "vllm", "block-lru")
 VERSIONS = {"sglang": "0.5.23", "vllm": "0.32.0", "block-lru": ""}
@@ -135,6 +135,15 @@ class TextTokens:
     stops: tuple[int, ...] = ()
 
 
+class Source(Protocol):
+    """Records, and after reading them what could not be read; `traffic.read.Traffic` is one."""
+
+    @property
+    def problems(self) -> list[Problem]: ...
+
+    def __iter__(self) -> Iterator[Record]: ...
+
+
 class Requests:
     """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
 
@@ -146,7 +155,7 @@ class Requests:
 
     def __init__(
         self,
-        traffic: Traffic,
+        traffic: Source,
         *,
         as_blocks: bool = False,
         block_size: int = 16,

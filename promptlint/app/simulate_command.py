@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from promptlint.app.simulate import Requests, Setup, TextTokens, simulate
+from promptlint.app.simulate import Requests, Setup, Source, TextTokens, simulate
 from promptlint.errors import UserError
 from promptlint.report.simulate import SimulateReport
 from promptlint.traffic.read import Problem, Traffic
@@ -35,10 +35,13 @@ def explain(given: Mapping[str, Any]) -> str:
 
 def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[int], None] | None) -> Found:
     """Replay the traffic under the given options. Raises UserError when nothing in it is a request."""
-    given = dict(given)
-    engine = given["engine"] or _engine_for(paths, given)
-    setup = _setup(engine, given)
-    requests = _requests(paths, setup, given)
+    given = {**given, "paths": paths}
+    source: Source = _traffic(paths, given)
+    if given["engine"] is None:
+        source = _Peeked(_traffic(paths, given), once="-" in paths)
+        given["engine"] = source.engine
+    setup = _setup(given["engine"], given)
+    requests = _requests(source, setup, given)
     try:
         result = simulate(setup, requests, progress=progress)
     except UserError as error:
@@ -119,7 +122,7 @@ def _service_time(derived: Any) -> Callable[[Any], float]:
     return seconds
 
 
-def _traffic(paths: tuple[str, ...], engine: str, given: Mapping[str, Any]) -> Traffic:
+def _traffic(paths: tuple[str, ...], given: Mapping[str, Any]) -> Traffic:
     tools = None
     if given["tools"] is not None:
         try:
@@ -129,27 +132,46 @@ def _traffic(paths: tuple[str, ...], engine: str, given: Mapping[str, Any]) -> T
         if not isinstance(tools, list):
             raise UserError(f"{given['tools']}: not a JSON list of tools")
     # For vllm --block-size is the engine's; hashed blocks then keep the size of their format.
-    size = None if engine == "vllm" else given["block_size"]
+    size = None if given["engine"] == "vllm" else given["block_size"]
     options = Options(tools=tools, block_size=size)
     return Traffic(list(paths), format=given["format_name"], strict=given["strict"], options=options)
 
 
-def _engine_for(paths: tuple[str, ...], given: Mapping[str, Any]) -> str:
-    """block-lru for traffic that begins with block hashes, else sglang. Standard input cannot be looked at first."""
-    if "-" in paths:
-        return "sglang"
-    first: Record | None = next(iter(_traffic(paths, "", {**given, "strict": False})), None)
-    return "block-lru" if first is not None and first.hash_ids is not None else "sglang"
+class _Peeked:
+    """Traffic whose first record was looked at: block-lru for block hashes, else sglang.
+
+    Standard input can be read only `once`, so the first record is put back in front of the others.
+    """
+
+    def __init__(self, traffic: Traffic, *, once: bool) -> None:
+        self._traffic = traffic
+        self._once = once
+        self._rest = iter(traffic)
+        self._first = next(self._rest, None)
+        hashed = self._first is not None and self._first.hash_ids is not None
+        self.engine = "block-lru" if hashed else "sglang"
+
+    @property
+    def problems(self) -> list[Problem]:
+        return self._traffic.problems
+
+    def __iter__(self) -> Iterator[Record]:
+        if not self._once:
+            yield from self._traffic
+            return
+        if self._first is not None:
+            yield self._first
+        yield from self._rest
 
 
-def _requests(paths: tuple[str, ...], setup: Setup, given: Mapping[str, Any]) -> Requests:
+def _requests(source: Source, setup: Setup, given: Mapping[str, Any]) -> Requests:
     return Requests(
-        _traffic(paths, setup.engine, given),
+        source,
         as_blocks=setup.engine == "block-lru",
         block_size=setup.block_size,
         render=_Renderer(given["render"], given["tokenizer"], marks=setup.is_provider),
         need_times=setup.pace is not None,
-        keep="-" in paths and setup.curve,
+        keep=setup.curve and "-" in given["paths"],
     )
 
 

@@ -81,6 +81,8 @@ def test_hashed_blocks_default_to_block_lru(tmp_path):
         0.5,
     )
     assert report["curve"][0]["capacity_tokens"] == 512
+    piped = run("-", "--output-format", "json", input=path.read_bytes())
+    assert (json.loads(piped.stdout)["engine"], json.loads(piped.stdout)["requests"]) == ("block-lru", 2)
     report = json.loads(run(path, "--engine", "vllm", "--output-format", "json").stdout)
     assert report["cached_tokens"] == 592
 
