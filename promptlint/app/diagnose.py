@@ -63,7 +63,7 @@ def explain_rate(
     """What may explain a hit rate without any traffic: the findings in the code, if some is given, and circumstances outside the prompt.
 
     `usage` is a usage export or a server's metrics: it gives the rate when `observed` is None, and the requests a second when it covers a time.
-    Without code a prompt of 2,000 tokens that allows 85 % is assumed, and said. Raises UserError.
+    Without code prompts of unknown length that allow 85 % are assumed. Raises UserError.
     """
     from promptlint.advisor.diagnose.observed import Circumstances, explain
     from promptlint.catalog.profiles import load_profile
@@ -79,7 +79,7 @@ def explain_rate(
             raise UserError(f"{usage}: reports no prompt tokens with cached tokens beside them")
     observed = found.observed_hit_rate if observed is None else observed
     assert observed is not None
-    sites, factors = _code_sites(code, profile) if code else ([Site("", 1.0, 2000, 0.85)], [])
+    sites, factors = _code_sites(code, profile) if code else ([Site("", 1.0, 0, 0.85)], [])
     found.likely = explain(observed, sites, factors, Circumstances(rate=rate / max(len(sites), 1)))
     return found
 

@@ -26,13 +26,14 @@ MOST_FACTORS = 6
 GUESS = 0.03
 OMITTED = 0.002
 _NOTHING = 0.01
+_FAR = 0.3
 CERTAIN = 0.02
 """Predictions closer to the observed rate than this count as reproducing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One call site: its share of the prompt tokens, prompt length in tokens, and the hit rate that its text allows with no finding."""
+    """One call site: its share of the prompt tokens, prompt length in tokens (0: not known), and the hit rate that its text allows with no finding."""
 
     name: str
     weight: float
@@ -131,6 +132,8 @@ def explain(
             )
             if kinds not in best or distance < best[kinds][0]:
                 best[kinds] = (distance, predicted, causes)
+    if best and best.get((), (0.0,))[0] > _FAR and not chosen:
+        del best[()]
     ranked = sorted(best.values(), key=lambda row: row[0])[:most]
     # Under the assumed rate and lengths the others change nothing; the assumption may be wrong, so they fill up the list.
     weak = (one for one in outside if (one.kind,) not in best)
