@@ -58,7 +58,7 @@ def build(plan):
 
 
 @given(blocks)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_totals_and_bounds(plan):
     rendered = render(build(plan), TYPICAL)
     site = describe(rendered)
@@ -72,7 +72,7 @@ def test_totals_and_bounds(plan):
 
 
 @given(blocks)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_costs(plan):
     rendered = render(build(plan), TYPICAL)
     for item in rendered.items:
@@ -83,7 +83,7 @@ def test_costs(plan):
 
 
 @given(st.lists(st.tuples(st.sampled_from(Volatility), st.integers(0, 400)), min_size=1, max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_order_beats_the_one_by_volatility(parts):
     s = Source()
     holes = [s.hole("request", volatility, tokens=tokens) for volatility, tokens in parts]
