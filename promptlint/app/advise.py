@@ -66,7 +66,7 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
         for workload in load_workloads(asked.workload):
             if progress:
                 progress(f"simulating {workload.name}")
-            pools.append(advise_pool(_changed(workload, asked), book, tipping=not asked.no_tipping))
+            pools.append(advise_pool(_changed(workload, asked, said.current), book, tipping=not asked.no_tipping))
             said.causes += [vars_of(cause) for cause in pools[-1].causes]
     return Advice(
         __version__,
@@ -330,10 +330,13 @@ def _write(records: Sequence[Any], path: Path) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _changed(workload: Workload, asked: Asked) -> Workload:
+def _changed(workload: Workload, asked: Asked, current: str | None) -> Workload:
+    """The workload with what the command line says, and with the engine that the code's own sinks show where the file names none."""
     changes: dict[str, Any] = {}
     if asked.current is not None:
         changes["current"] = asked.current
+    elif workload.current == "none" and current in {"vllm", "sglang"}:
+        changes["current"] = current
     if asked.measured is not None:
         changes["measured"] = load_measured(asked.measured)
     return with_changes(workload, **changes) if changes else workload
@@ -422,6 +425,7 @@ def _engines(pool: PoolAdvice, book: RuleBook) -> list[EngineRow]:
                 result.ttft_p50_ms,
                 result.ttft_p99_ms,
                 result.share,
+                result.seconds,
             )
         )
     return rows

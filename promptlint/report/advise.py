@@ -37,6 +37,7 @@ class EngineRow:
     ttft_p50_ms: float
     ttft_p99_ms: float
     share: Mapping[str, float]
+    seconds: Mapping[str, float] = field(default_factory=dict)  # mean seconds of a request: prefill, decode, queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,7 @@ def to_json(advice: Advice) -> str:
                 "ttft_p50_ms": _rounded(row.ttft_p50_ms),
                 "ttft_p99_ms": _rounded(row.ttft_p99_ms),
                 "share": _rounded(dict(row.share)),
+                "seconds": _rounded(dict(row.seconds)),
             }
             for row in advice.engines
         ],

@@ -64,26 +64,36 @@ def test_examples(name, expected, rule):
 
 
 def test_unique_prompts_turn_when_text_is_shared():
-    assert verdict(blocks(example("unique_prompts"), "text", varies=Volatility.PROCESS)) == "measure-first"
+    assert (
+        verdict(blocks(replace(example("unique_prompts"), requests=240), "text", varies=Volatility.PROCESS))
+        == "measure-first"
+    )
 
 
 def test_free_chat_turns_when_answers_are_short_and_the_history_long():
-    assert verdict(blocks(replace(example("free_chat"), output=8, turns=8), "question", tokens=400)) != "stay-on-vllm"
+    assert (
+        verdict(blocks(replace(example("free_chat"), output=8, turns=8, concurrency=48), "question", tokens=400))
+        != "stay-on-vllm"
+    )
 
 
 def test_json_extraction_turns_when_the_schema_is_most_of_the_prompt():
     assert (
-        verdict(blocks(blocks(example("json_extraction"), "schema", tokens=4000), "document", tokens=300))
+        verdict(
+            blocks(
+                blocks(replace(example("json_extraction"), requests=240), "schema", tokens=4000), "document", tokens=300
+            )
+        )
         == "measure-first"
     )
 
 
 def test_mixed_order_turns_when_the_order_is_fixed():
-    assert verdict(replace(example("rag_mixed_order"), order="fixed")) != "fix-prompts-first"
+    assert verdict(replace(example("rag_mixed_order"), order="fixed", requests=240)) != "fix-prompts-first"
 
 
 def test_one_document_turns_under_pressure_or_by_measurement():
-    one = example("rag_one_document")
+    one = replace(example("rag_one_document"), requests=160)
     assert verdict(blocks(one, "document", varies=Volatility.DOCUMENT, distinct=80)) in {"tune-first", "adopt-sglang"}
     assert verdict(replace(one, measured={"sglang": 16.0, "vllm": 14.0})) == "adopt-sglang"
     assert verdict(replace(one, measured={"sglang": 14.2, "vllm": 14.0})) == "stay-on-vllm"
