@@ -6,6 +6,9 @@ that got it; a request goes to the worker of the longest match when that covers 
 the smallest tree; when the load is out of balance, to the least loaded. It compares characters; a trace of token ids
 has none, so one token counts as one character.
 
+Where several workers share the node in which a match ends, the engine takes the first of a hash map, which differs from
+run to run; here it is the most recent one.
+
 Left out: health checks, the tree's own eviction (it begins at 2**26 characters), power-of-two choices, and the time
 that a request travels.
 """

@@ -58,7 +58,7 @@ class SimulateReport:
     """Everything that the command prints. Rates are shares of one; see `denominator` for what `hit_rate` is a share of.
 
     Attributes:
-        unit: tokens per page or KV block; 0 for a provider that matches at end points.
+        unit: tokens per page, KV block or provider block; 1 where any prefix or end point counts.
         capacity_tokens: room per replica; None is unlimited.
         refused: requests that could not be served; they count in no rate.
         bounds: upper bounds of `hit_rate`: content, capacity, depth_first; None where one does not apply.
