@@ -6,9 +6,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
-from score_corpus import FAMILY_OF, KINDS_OF, RULES_OF, compare  # noqa: E402
+from score_corpus import FAMILY_OF, KINDS_OF, RULES_OF, compare
 
-from promptlint.catalog.rules import load_rules  # noqa: E402
+from promptlint.catalog.rules import load_rules
 
 
 @dataclass(frozen=True)
