@@ -1,4 +1,3 @@
-# ruff: noqa: T201 - a script that prints
 """Scores the analyser on hand-labelled places in public repositories.
 
     python tests/tools/score_corpus.py LABELS.jsonl CHECKOUTS [--repo NAME] [--sample 50 --seed 1] [--misses]
