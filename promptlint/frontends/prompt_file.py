@@ -61,14 +61,18 @@ def read_text(
 
 def read(project: Project, paths: Sequence[Path], *, templates: TemplateReader | None = None) -> Reading:
     """The prompts of these files, each on its own. `templates` reads the texts in Jinja."""
-    reading = Reading()
+    readings: list[Reading] = []
     for path in paths:
         source = project.source(path)
         if source is None:
             continue
         reader = _File(source, path, templates)
-        reading += reader.data() if path.suffix.lower() in _DATA else reader.text()
-    return reading
+        readings.append(reader.data() if path.suffix.lower() in _DATA else reader.text())
+    return Reading(
+        prompts=tuple(prompt for reading in readings for prompt in reading.prompts),
+        unread=tuple(unread for reading in readings for unread in reading.unread),
+        parsed=tuple(path for reading in readings for path in reading.parsed),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ class _File:
                     continue
                 blocks = [self.scalar_block(member, jinja, group[member.key]) for member in members]
                 key = members[0]
-                name = Scalar(key.key[:-2], "", key.where, key.line).path
+                name = replace(key, key=key.key[:-2]).path
             else:
                 if len(string.value.split()) < MIN_WORDS or not self.looks(string, jinja):
                     continue

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from promptlint.source import SourceFile, TextMap
@@ -35,14 +36,22 @@ class BrokenDataError(ValueError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scalar:
-    """One string value. `key` leads to it from the top of the document; `line` is the line of its key or of itself."""
+    """One string value. `key` leads to it from the top of the document; `line` is the line of its key or of itself.
+
+    `locate` makes the map of its characters; that walks over the source, so it is done only for the strings that somebody asks about.
+    """
 
     key: Key
     value: str
-    where: TextMap
     line: int
+    locate: Callable[[], TextMap] = field(compare=False, repr=False)
+
+    @cached_property
+    def where(self) -> TextMap:
+        """The map of the value's characters to the file."""
+        return self.locate()
 
     @property
     def path(self) -> str:
@@ -145,9 +154,14 @@ def _json_walk(source: SourceFile) -> Iterator[Scalar]:
             key_line = source.place(match.start())[0]
         else:
             value = json.loads(word, strict=False)
-            where = align(value, source, (match.start() + 1, match.end() - 1), _JSON_ESCAPE)
+            bounds = (match.start() + 1, match.end() - 1)
             line = source.place(match.start())[0] if stack and isinstance(stack[-1], int) else key_line
-            yield Scalar(tuple(part for part in stack if part is not None), value, where, line)
+            yield Scalar(
+                tuple(part for part in stack if part is not None),
+                value,
+                line,
+                partial(align, value, source, bounds, _JSON_ESCAPE),
+            )
             found += 1
             if found >= MAX_STRINGS:
                 return
@@ -180,9 +194,7 @@ def yaml_strings(source: SourceFile) -> tuple[Scalar, ...]:
     for number, node in enumerate(documents):
         start: Key = (number,) if len(documents) > 1 else ()
         for key, scalar, line in _yaml_walk(node, start, seen):
-            where = _yaml_map(scalar, source)
-            if where is not None:
-                found.append(Scalar(key, scalar.value, where, line))
+            found.append(Scalar(key, scalar.value, line, partial(_yaml_map, scalar, source)))
     return tuple(found)
 
 
@@ -210,8 +222,8 @@ def _yaml_walk(root: Any, start: Key, seen: set[int]) -> Iterator[tuple[Key, Any
             ]
 
 
-def _yaml_map(node: Any, source: SourceFile) -> TextMap | None:
-    """Where a scalar's characters stand. None where the marks do not fit our lines (exotic line ends)."""
+def _yaml_map(node: Any, source: SourceFile) -> TextMap:
+    """Where a scalar's characters stand; inexact as a whole where the marks do not fit our lines (exotic line ends)."""
     start = source.offset(node.start_mark.line + 1, node.start_mark.column + 1)
     end = source.offset(node.end_mark.line + 1, node.end_mark.column + 1)
     while source.text[start : start + 1] in {"&", "!"}:  # an anchor or a tag in front of the value
@@ -221,16 +233,24 @@ def _yaml_map(node: Any, source: SourceFile) -> TextMap | None:
     first = source.text[start : start + 1]
     if node.style in {"|", ">"}:
         if first != node.style:
-            return None
+            return _whole(node.value, source, start, end)
         header = source.place(start)[0]
         if node.style == "|":
             return _literal(node.value, source, header, end) or _whole(node.value, source, start, end)
         below = source.starts[header] if header < len(source.starts) else end
         return align(node.value, source, (_blank(source.text, below), end))
     if node.style == '"':
-        return align(node.value, source, (start + 1, end - 1), _YAML_ESCAPE) if first == '"' else None
+        return (
+            align(node.value, source, (start + 1, end - 1), _YAML_ESCAPE)
+            if first == '"'
+            else _whole(node.value, source, start, end)
+        )
     if node.style == "'":
-        return align(node.value, source, (start + 1, end - 1), quote="'") if first == "'" else None
+        return (
+            align(node.value, source, (start + 1, end - 1), quote="'")
+            if first == "'"
+            else _whole(node.value, source, start, end)
+        )
     return align(node.value, source, (start, end))
 
 

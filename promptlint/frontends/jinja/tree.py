@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from jinja2 import nodes
@@ -214,6 +215,15 @@ def parse(text: str, where: TextMap, *, trim_blocks: bool = False, lstrip_blocks
     return Template(text, where, body)
 
 
+@lru_cache(maxsize=4096)
+def _snippet(source: str) -> nodes.Node:
+    """The node of one tag or output. Nodes are only read, so equal tags share theirs."""
+    body = environment().parse(source).body
+    if not body:
+        raise TemplateSyntaxError("empty tag", 1)
+    return body[0]
+
+
 class _Reader:
     """Recursive descent over the parts of one template."""
 
@@ -229,12 +239,9 @@ class _Reader:
     def node(self, part: Tag | Output, source: str) -> nodes.Node:
         """The first node of a snippet, by Jinja's parser; the line of an error is that of the part."""
         try:
-            body = environment().parse(source).body
+            return _snippet(source)
         except (TemplateSyntaxError, RecursionError) as error:
             raise self.fail(part, str(getattr(error, "message", error)) or "too deep") from error
-        if not body:
-            raise self.fail(part, "empty tag")
-        return body[0]
 
     def head(self, tag: Tag, end: str = "") -> nodes.Node:
         """The node of a tag with an empty body."""
