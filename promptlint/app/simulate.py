@@ -1,8 +1,7 @@
 """The pipeline behind `promptlint simulate`: traffic to requests to a cache model to a report.
 
-`simulate` takes requests, wherever they come from, so that other commands can replay their own. `Requests` turns the
-records of traffic logs into requests: token ids as they are, block hashes as blocks (or, for an engine that wants
-tokens, as that many equal tokens), text through a renderer and a tokenizer.
+`simulate` takes requests, wherever they come from, so that other commands can replay their own; `app.requests` makes
+them from the records of traffic logs.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 import gc
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
-from promptlint.caches.block_lru import BlockLru, BlockRequest, Chains, StackDistances
+from promptlint.caches.block_lru import BlockLru, BlockRequest, StackDistances
 from promptlint.caches.bounds import Bounds
 from promptlint.caches.fleet import ROUTERS, Fleet, paced, router, serve
 from promptlint.caches.paged import PagedCache
@@ -27,14 +26,11 @@ from promptlint.caches.schedule import ConstantRate, Finished, Scheduler, Servic
 from promptlint.caches.tally import DENOMINATORS, Sums, Tally
 from promptlint.errors import UserError
 from promptlint.report.simulate import CurvePoint, GroupRow, ReplicaRow, Sampling, SimulateReport
-from promptlint.traffic.read import Problem
-from promptlint.traffic.record import Record, Unreadable
 
-__all__ = ["ENGINES", "Requests", "Result", "Setup", "Source", "TextTokens", "bottleneck", "simulate"]
+__all__ = ["ENGINES", "Result", "Setup", "bottleneck", "sampled", "simulate"]
 
 ENGINES = ("sglang", "vllm", "block-lru")
 VERSIONS = {"sglang": "0.5.23", "vllm": "0.32.0", "block-lru": ""}
-UNKNOWN_TOKEN = 1 << 31  # answers of which only the length is known get ids from here on that nothing else has
 OFFERED = ("lru", "lfu", "slru")  # eviction policies that a server of today can be started with
 ENOUGH = 0.9  # of what the content allows: nothing but the content is worth changing then
 CURVE_POINTS = 8  # capacities that are tried side by side
@@ -119,206 +115,6 @@ class Result:
     report: SimulateReport
     per_request: list[tuple[Any, int, int]]
     refused: list[tuple[Any, str]]
-
-
-# --- traffic to requests
-
-
-@dataclass(frozen=True, slots=True)
-class TextTokens:
-    """A rendered request, packed; see `Request` for what the fields are."""
-
-    prompt: bytes
-    output: bytes = b""
-    kept: bytes | None = None
-    breakpoints: tuple[int, ...] = ()
-    stops: tuple[int, ...] = ()
-
-
-class Source(Protocol):
-    """Records, and after reading them what could not be read; `traffic.read.Traffic` is one."""
-
-    @property
-    def problems(self) -> list[Problem]: ...
-
-    def __iter__(self) -> Iterator[Record]: ...
-
-
-class Requests:
-    """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
-
-    Requests get their position as id, so that a repeated id cannot confuse two of them; `ids` are the log's own.
-
-    Attributes:
-        problems: what could not be used, after an iteration: the reader's problems and our own.
-    """
-
-    def __init__(
-        self,
-        traffic: Source,
-        *,
-        as_blocks: bool = False,
-        block_size: int = 16,
-        render: Callable[[Record], TextTokens] | None = None,
-        need_times: bool = False,
-        keep: bool = False,
-    ) -> None:
-        self.traffic = traffic
-        self.as_blocks = as_blocks
-        self.block_size = block_size
-        self.render = render
-        self.need_times = need_times
-        self._keep = keep  # standard input can be read only once
-        self._kept: list[Request | BlockRequest] | None = None
-        self.problems: list[Problem] = []
-        self.ids: list[Any] = []
-        self.places: list[tuple[str, int]] = []
-
-    def __iter__(self) -> Iterator[Request | BlockRequest]:
-        if self._kept is not None:
-            yield from self._kept
-            return
-        kept = []
-        for request in self._read():
-            if self._keep:
-                kept.append(request)
-            yield request
-        if self._keep:
-            self._kept = kept
-
-    def _read(self) -> Iterator[Request | BlockRequest]:
-        self.problems = []
-        self.ids = []
-        self.places = []
-        known: dict[Hashable, int] = {}
-        blocks: dict[Hashable, int] = {}
-        chains = Chains(self.block_size)
-        unknown = UNKNOWN_TOKEN
-        for record in self.traffic:
-            if not record.is_request:
-                self._refuse(record, "says only what a request cost, not what was sent")
-                continue
-            if record.timestamp is None and self.need_times:
-                self._refuse(record, "no timestamp, which --pace arrivals needs", "timestamp")
-                continue
-            name: Hashable = record.given_id if record.given_id is not None else record.id or None
-            if name is not None:
-                line = known.setdefault(name, record.place.line)
-                if line != record.place.line:
-                    self._note(record, f"repeats the id of line {line}; both are replayed", "id")
-            try:
-                made = self._request(record, blocks, chains, unknown)
-            except Unreadable as error:
-                self._refuse(record, error.reason, error.field)
-                continue
-            if record.output_length and record.output_tokens is None:
-                unknown += record.output_length
-            self.ids.append(name if name is not None else len(self.ids) + 1)
-            self.places.append((record.place.file, record.place.line))
-            yield made
-
-    def all_problems(self) -> list[Problem]:
-        """What the reader and we could not use, in file order."""
-        return sorted([*self.traffic.problems, *self.problems], key=lambda one: (one.file, one.line))
-
-    def _refuse(self, record: Record, reason: str, where: str = "") -> None:
-        self.problems.append(Problem(record.place.file, record.place.line, reason, where))
-
-    _note = _refuse
-
-    def _request(
-        self, record: Record, blocks: dict[Hashable, int], chains: Chains, unknown: int
-    ) -> Request | BlockRequest:
-        labels = tuple(
-            (kind, str(value))
-            for kind, value in (
-                ("namespace", record.namespace),
-                ("model", record.model),
-                ("call_site", record.call_site),
-            )
-            if value
-        )
-        name = len(self.ids)
-        session = record.session_id or record.namespace or None
-        if record.hash_ids is not None:
-            size = record.block_size or self.block_size
-            length = record.input_length if record.input_length is not None else len(record.hash_ids) * size
-            if not record.hash_ids or length < 1:
-                raise Unreadable("no tokens", "hash_ids")
-            ids = [blocks.setdefault((record.namespace, one), len(blocks)) for one in record.hash_ids]
-            if self.as_blocks:
-                return BlockRequest(name, ids, length, size, session=session, labels=labels)
-            prompt = b"".join([pack((one,)) * size for one in ids])[: length * TOKEN_BYTES]
-            if len(prompt) < length * TOKEN_BYTES:  # a partial last block without an id is known to nobody else
-                prompt += pack(range(unknown, unknown + length - len(prompt) // TOKEN_BYTES))
-            text = self._block_text(record, prompt, size, blocks, unknown)
-        elif record.token_ids is not None:
-            text = TextTokens(_packed(record.token_ids, "token_ids"))
-        elif self.render is not None:
-            text = self.render(record)
-        else:
-            raise Unreadable("text needs a tokenizer")
-        if not text.prompt:
-            raise Unreadable("no tokens", "token_ids" if record.token_ids is not None else "")
-        output = text.output
-        if record.output_tokens is not None:
-            output = _packed(record.output_tokens, "output_tokens")
-        elif record.output_length and not output and text.kept is None:
-            output = pack(range(unknown, unknown + record.output_length))
-        request = Request(
-            name,
-            text.prompt,
-            output,
-            namespace=_namespace(record),
-            timestamp=(record.timestamp or 0.0) / 1000.0,
-            priority=_whole(record.extra, "priority"),
-            max_new_tokens=_whole(record.extra, "max_new_tokens"),
-            session=session,
-            labels=labels,
-            breakpoints=text.breakpoints,
-            stops=text.stops,
-            kept=text.kept,
-        )
-        return chains.blocks(request) if self.as_blocks else request
-
-    @staticmethod
-    def _block_text(record: Record, prompt: bytes, size: int, blocks: dict[Hashable, int], unknown: int) -> TextTokens:
-        pages = _hash_pages(record)
-        if pages is None:
-            return TextTokens(prompt)
-        named = [blocks.setdefault((record.namespace, one), len(blocks)) for one in pages]
-        answer = pack(range(unknown, unknown + (record.output_length or 0)))
-        return TextTokens(prompt, answer, b"".join([pack((one,)) * size for one in named]))
-
-
-def _hash_pages(record: Record) -> list[Any] | None:
-    """The blocks that are in the cache after the answer, which anonymised traffic states; None for other traces."""
-    if "kept_hash_ids" in record.extra:
-        return list(record.extra["kept_hash_ids"])
-    answer = record.extra.get("output_hash_ids")
-    return [*(record.hash_ids or ()), *answer] if answer else None
-
-
-def _namespace(record: Record) -> Hashable:
-    plain = record.namespace or ("" if record.empty_key else None)
-    return (record.model, plain) if record.model else plain
-
-
-def _packed(tokens: list[int], field_name: str) -> bytes:
-    try:
-        return pack(tokens)
-    except OverflowError:
-        index = next(index for index, token in enumerate(tokens) if not 0 <= token < 1 << 32)
-        raise Unreadable("expected a token id of at most 32 bits", f"{field_name}[{index}]") from None
-
-
-def _whole(extra: Mapping[str, Any], field_name: str) -> int | None:
-    value = extra.get(field_name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise Unreadable(f"expected a whole number, found {str(value)[:40]!r}", field_name)
-    return value
 
 
 def sampled(requests: Iterable[Any], rate: float) -> Iterator[Any]:

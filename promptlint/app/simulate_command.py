@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from promptlint.app.simulate import Requests, Setup, Source, TextTokens, simulate
+from promptlint.app.requests import Renderer, Requests, Source
+from promptlint.app.simulate import Setup, simulate
 from promptlint.errors import UserError
 from promptlint.report.simulate import SimulateReport
 from promptlint.traffic.read import Problem, Traffic
 from promptlint.traffic.readers.base import Options
-from promptlint.traffic.record import Record, Unreadable
+from promptlint.traffic.record import Record
 
 __all__ = ["Found", "explain", "run"]
 
@@ -169,62 +170,10 @@ def _requests(source: Source, setup: Setup, given: Mapping[str, Any]) -> Request
         source,
         as_blocks=setup.engine == "block-lru",
         block_size=setup.block_size,
-        render=_Renderer(given["render"], given["tokenizer"], marks=setup.is_provider),
+        render=Renderer(given["render"], given["tokenizer"], marks=setup.is_provider),
         need_times=setup.pace is not None,
         keep=setup.curve and "-" in given["paths"],
     )
-
-
-class _Renderer:
-    """Text to packed tokens; the tokenizer is loaded with the first text.
-
-    For a provider (`marks`) the cache markers become breakpoints, and the ends of messages and marked blocks the places
-    where it looks back. A marker's own lifetime is not followed; --ttl sets one for all.
-    """
-
-    def __init__(self, mode: str | None, tokenizer: str, *, marks: bool) -> None:
-        self._mode = mode or ("provider" if marks else "plain-tags")
-        self._name = tokenizer
-        self._marks = marks
-        self._tokenizer: Any = None
-        self._render: Any = None
-
-    def __call__(self, record: Record) -> TextTokens:
-        if self._tokenizer is None:
-            from promptlint import tokenizers
-            from promptlint.tokenizers.render import renderer
-            from promptlint.tokenizers.segments import SegmentTokenizer
-
-            self._tokenizer = SegmentTokenizer(tokenizers.get(self._name or tokenizers.DEFAULT))
-            self._render = renderer(self._mode)
-        packed = self._tokenizer.packed
-        if record.prompt is not None:
-            output = record.output if isinstance(record.output, str) else ""
-            return TextTokens(packed([record.prompt]), packed([output]) if output else b"")
-        from promptlint.tokenizers.render import Conversation
-
-        try:
-            rendered = self._render(Conversation(record.messages or (), record.tools, record.system, record.output))
-        except ValueError as error:
-            raise Unreadable(f"cannot be rendered as {self._mode}: {error}", "messages") from error
-        stored = None if rendered.stored is None else packed(rendered.stored)
-        stops, breakpoints = self._places(record, rendered.prompt) if self._marks else ((), ())
-        return TextTokens(packed(rendered.prompt), packed(rendered.answer), stored, breakpoints, stops)
-
-    def _places(self, record: Record, runs: list[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Where messages and marked blocks end, in tokens, and which of those places are marked."""
-        from promptlint.tokenizers.segments import Mark, Special
-
-        stops: list[int] = []
-        at = 0
-        for run_ in runs:
-            at += self._tokenizer.count([run_])
-            if isinstance(run_, Mark) or (isinstance(run_, Special) and run_.endswith("end|>")):
-                stops.append(at)
-        marked = [place for place, _ in self._tokenizer.marks(runs)]
-        if "cache_control" in record.parameters and stops:
-            marked.append(stops[-1])  # for the whole request: the end of its last message
-        return tuple(dict.fromkeys(stops)), tuple(dict.fromkeys(marked))
 
 
 def _write_requests(path: Path, rows: list[tuple[Any, int, int]], ids: list[Any]) -> None:

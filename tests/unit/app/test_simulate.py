@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from promptlint.app.simulate import Requests, Setup, sampled, simulate
+from promptlint.app.requests import Requests
+from promptlint.app.simulate import Setup, sampled, simulate
 from promptlint.caches.request import Request, pack, unpack
 from promptlint.caches.workloads import templates_and_users, tree
 from promptlint.errors import UserError

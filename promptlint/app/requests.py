@@ -1,0 +1,265 @@
+"""Records of traffic to requests of the cache models, and text to token ids on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from promptlint.caches.block_lru import BlockRequest, Chains
+from promptlint.caches.request import TOKEN_BYTES, Request, pack
+from promptlint.traffic.read import Problem
+from promptlint.traffic.record import Record, Unreadable
+
+__all__ = ["Renderer", "Requests", "Source", "TextTokens"]
+
+UNKNOWN_TOKEN = 1 << 31  # answers of which only the length is known get ids from here on that nothing else has
+
+
+@dataclass(frozen=True, slots=True)
+class TextTokens:
+    """A rendered request, packed; see `Request` for what the fields are."""
+
+    prompt: bytes
+    output: bytes = b""
+    kept: bytes | None = None
+    breakpoints: tuple[int, ...] = ()
+    stops: tuple[int, ...] = ()
+
+
+class Source(Protocol):
+    """Records, and after reading them what could not be read; `traffic.read.Traffic` is one."""
+
+    @property
+    def problems(self) -> list[Problem]: ...
+
+    def __iter__(self) -> Iterator[Record]: ...
+
+
+class Requests:
+    """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
+
+    Requests get their position as id, so that a repeated id cannot confuse two of them; `ids` are the log's own.
+
+    Attributes:
+        problems: what could not be used, after an iteration: the reader's problems and our own.
+    """
+
+    def __init__(
+        self,
+        traffic: Source,
+        *,
+        as_blocks: bool = False,
+        block_size: int = 16,
+        render: Callable[[Record], TextTokens] | None = None,
+        need_times: bool = False,
+        keep: bool = False,
+    ) -> None:
+        self.traffic = traffic
+        self.as_blocks = as_blocks
+        self.block_size = block_size
+        self.render = render
+        self.need_times = need_times
+        self._keep = keep  # standard input can be read only once
+        self._kept: list[Request | BlockRequest] | None = None
+        self.problems: list[Problem] = []
+        self.ids: list[Any] = []
+        self.places: list[tuple[str, int]] = []
+
+    def __iter__(self) -> Iterator[Request | BlockRequest]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept = []
+        for request in self._read():
+            if self._keep:
+                kept.append(request)
+            yield request
+        if self._keep:
+            self._kept = kept
+
+    def _read(self) -> Iterator[Request | BlockRequest]:
+        self.problems = []
+        self.ids = []
+        self.places = []
+        known: dict[Hashable, int] = {}
+        blocks: dict[Hashable, int] = {}
+        chains = Chains(self.block_size)
+        unknown = UNKNOWN_TOKEN
+        for record in self.traffic:
+            if not record.is_request:
+                self._refuse(record, "says only what a request cost, not what was sent")
+                continue
+            if record.timestamp is None and self.need_times:
+                self._refuse(record, "no timestamp, which --pace arrivals needs", "timestamp")
+                continue
+            name: Hashable = record.given_id if record.given_id is not None else record.id or None
+            if name is not None:
+                line = known.setdefault(name, record.place.line)
+                if line != record.place.line:
+                    self._note(record, f"repeats the id of line {line}; both are replayed", "id")
+            try:
+                made = self._request(record, blocks, chains, unknown)
+            except Unreadable as error:
+                self._refuse(record, error.reason, error.field)
+                continue
+            if record.output_length and record.output_tokens is None:
+                unknown += record.output_length
+            self.ids.append(name if name is not None else len(self.ids) + 1)
+            self.places.append((record.place.file, record.place.line))
+            yield made
+
+    def all_problems(self) -> list[Problem]:
+        """What the reader and we could not use, in file order."""
+        return sorted([*self.traffic.problems, *self.problems], key=lambda one: (one.file, one.line))
+
+    def _refuse(self, record: Record, reason: str, where: str = "") -> None:
+        self.problems.append(Problem(record.place.file, record.place.line, reason, where))
+
+    _note = _refuse
+
+    def _request(
+        self, record: Record, blocks: dict[Hashable, int], chains: Chains, unknown: int
+    ) -> Request | BlockRequest:
+        labels = tuple(
+            (kind, str(value))
+            for kind, value in (
+                ("namespace", record.namespace),
+                ("model", record.model),
+                ("call_site", record.call_site),
+            )
+            if value
+        )
+        name = len(self.ids)
+        session = record.session_id or record.namespace or None
+        if record.hash_ids is not None:
+            size = record.block_size or self.block_size
+            length = record.input_length if record.input_length is not None else len(record.hash_ids) * size
+            if not record.hash_ids or length < 1:
+                raise Unreadable("no tokens", "hash_ids")
+            ids = [blocks.setdefault((record.namespace, one), len(blocks)) for one in record.hash_ids]
+            if self.as_blocks:
+                return BlockRequest(name, ids, length, size, session=session, labels=labels)
+            prompt = b"".join([pack((one,)) * size for one in ids])[: length * TOKEN_BYTES]
+            if len(prompt) < length * TOKEN_BYTES:  # a partial last block without an id is known to nobody else
+                prompt += pack(range(unknown, unknown + length - len(prompt) // TOKEN_BYTES))
+            text = self._block_text(record, prompt, size, blocks, unknown)
+        elif record.token_ids is not None:
+            text = TextTokens(_packed(record.token_ids, "token_ids"))
+        elif self.render is not None:
+            text = self.render(record)
+        else:
+            raise Unreadable("text needs a tokenizer")
+        if not text.prompt:
+            raise Unreadable("no tokens", "token_ids" if record.token_ids is not None else "")
+        output = text.output
+        if record.output_tokens is not None:
+            output = _packed(record.output_tokens, "output_tokens")
+        elif record.output_length and not output and text.kept is None:
+            output = pack(range(unknown, unknown + record.output_length))
+        request = Request(
+            name,
+            text.prompt,
+            output,
+            namespace=_namespace(record),
+            timestamp=(record.timestamp or 0.0) / 1000.0,
+            priority=_whole(record.extra, "priority"),
+            max_new_tokens=_whole(record.extra, "max_new_tokens"),
+            session=session,
+            labels=labels,
+            breakpoints=text.breakpoints,
+            stops=text.stops,
+            kept=text.kept,
+        )
+        return chains.blocks(request) if self.as_blocks else request
+
+    @staticmethod
+    def _block_text(record: Record, prompt: bytes, size: int, blocks: dict[Hashable, int], unknown: int) -> TextTokens:
+        pages = _hash_pages(record)
+        if pages is None:
+            return TextTokens(prompt)
+        named = [blocks.setdefault((record.namespace, one), len(blocks)) for one in pages]
+        answer = pack(range(unknown, unknown + (record.output_length or 0)))
+        return TextTokens(prompt, answer, b"".join([pack((one,)) * size for one in named]))
+
+
+def _hash_pages(record: Record) -> list[Any] | None:
+    """The blocks that are in the cache after the answer, which anonymised traffic states; None for other traces."""
+    if "kept_hash_ids" in record.extra:
+        return list(record.extra["kept_hash_ids"])
+    answer = record.extra.get("output_hash_ids")
+    return [*(record.hash_ids or ()), *answer] if answer else None
+
+
+def _namespace(record: Record) -> Hashable:
+    plain = record.namespace or ("" if record.empty_key else None)
+    return (record.model, plain) if record.model else plain
+
+
+def _packed(tokens: list[int], field_name: str) -> bytes:
+    try:
+        return pack(tokens)
+    except OverflowError:
+        index = next(index for index, token in enumerate(tokens) if not 0 <= token < 1 << 32)
+        raise Unreadable("expected a token id of at most 32 bits", f"{field_name}[{index}]") from None
+
+
+def _whole(extra: Mapping[str, Any], field_name: str) -> int | None:
+    value = extra.get(field_name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Unreadable(f"expected a whole number, found {str(value)[:40]!r}", field_name)
+    return value
+
+
+class Renderer:
+    """Text to packed tokens; the tokenizer is loaded with the first text.
+
+    For a provider (`marks`) the cache markers become breakpoints, and the ends of messages and marked blocks the places
+    where it looks back. A marker's own lifetime is not followed; --ttl sets one for all.
+    """
+
+    def __init__(self, mode: str | None, tokenizer: str, *, marks: bool) -> None:
+        self._mode = mode or ("provider" if marks else "plain-tags")
+        self._name = tokenizer
+        self._marks = marks
+        self._tokenizer: Any = None
+        self._render: Any = None
+
+    def __call__(self, record: Record) -> TextTokens:
+        if self._tokenizer is None:
+            from promptlint import tokenizers
+            from promptlint.tokenizers.render import renderer
+            from promptlint.tokenizers.segments import SegmentTokenizer
+
+            self._tokenizer = SegmentTokenizer(tokenizers.get(self._name or tokenizers.DEFAULT))
+            self._render = renderer(self._mode)
+        packed = self._tokenizer.packed
+        if record.prompt is not None:
+            output = record.output if isinstance(record.output, str) else ""
+            return TextTokens(packed([record.prompt]), packed([output]) if output else b"")
+        from promptlint.tokenizers.render import Conversation
+
+        try:
+            rendered = self._render(Conversation(record.messages or (), record.tools, record.system, record.output))
+        except ValueError as error:
+            raise Unreadable(f"cannot be rendered as {self._mode}: {error}", "messages") from error
+        stored = None if rendered.stored is None else packed(rendered.stored)
+        stops, breakpoints = self._places(record, rendered.prompt) if self._marks else ((), ())
+        return TextTokens(packed(rendered.prompt), packed(rendered.answer), stored, breakpoints, stops)
+
+    def _places(self, record: Record, runs: list[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Where messages and marked blocks end, in tokens, and which of those places are marked."""
+        from promptlint.tokenizers.segments import Mark, Special
+
+        stops: list[int] = []
+        at = 0
+        for run_ in runs:
+            at += self._tokenizer.count([run_])
+            if isinstance(run_, Mark) or (isinstance(run_, Special) and run_.endswith("end|>")):
+                stops.append(at)
+        marked = [place for place, _ in self._tokenizer.marks(runs)]
+        if "cache_control" in record.parameters and stops:
+            marked.append(stops[-1])  # for the whole request: the end of its last message
+        return tuple(dict.fromkeys(stops)), tuple(dict.fromkeys(marked))
