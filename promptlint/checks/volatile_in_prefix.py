@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from promptlint.analysis import CallSite, Item, cost_of, tokens_behind
 from promptlint.analysis.place import primary_location
@@ -17,6 +17,9 @@ STRONG = frozenset(
     {"clock", "random", "counter", "host", "unordered", "listing", "json", "shuffle", "user", "tenant", "session"}
 )
 """Kinds of origin that are a fault of their own. The others only say what a value is for; one value has at most one of them."""
+
+MAX_SURE_ORIGINS = 4
+"""A value with more origins is an object through which much flows; that one of its sources is spelled in this text is a guess."""
 
 NEWEST_MESSAGE_FACTOR = 3
 """Text behind a growing conversation is shared only by the calls of one turn, so a value ahead of it must hold up that much more."""
@@ -90,6 +93,11 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
         else:
             weak.append(origin)
     found = list(strong.values())
+    if len(hole.origins) > MAX_SURE_ORIGINS:
+        found = [
+            origin if origin.expression in hole.expression else replace(origin, confidence=Confidence.LOW)
+            for origin in found
+        ]
     if not hole.origins:
         weak.append(Origin("unknown", hole.volatility, hole.confidence, hole.expression, hole.span))
     # A value that a known source changes at each turn or more often is explained by it, whatever its name says of it.

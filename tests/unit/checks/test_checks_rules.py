@@ -393,3 +393,16 @@ def test_the_same_value_again_further_down_is_the_same_fault():
         s.text(LONG),
     ]
     assert len(findings(s.prompt(s.system(*other)))) == 2
+
+
+def test_an_object_through_which_much_flows_is_no_sure_source():
+    def confidence(*kinds):
+        s = Source()
+        span = s.span()
+        origins = tuple(Origin(kind, Volatility.REQUEST, Confidence.HIGH, kind, span) for kind in kinds)
+        hole = Hole("reply", span, Volatility.REQUEST, Confidence.HIGH, origins)
+        found = findings(s.prompt(s.user(hole, s.text(LONG))))
+        return next(each.confidence for each in found if each.rule == "random-in-prefix")
+
+    assert confidence("random", "setting", "request", "context") is Confidence.HIGH
+    assert confidence("random", "setting", "request", "context", "unknown") is Confidence.LOW
