@@ -163,6 +163,8 @@ def _length(body: Mapping[str, Any], field: str) -> int | None:
 
 def _ids(value: Any, field: str) -> list[int]:
     ids = as_list(value, field)
+    if set(map(type, ids)) <= {int} and min(ids, default=0) >= 0:
+        return ids
     for index, item in enumerate(ids):
         if type(item) is not int or item < 0:
             raise Unreadable("expected a token id, a whole number of 0 or more", f"{field}[{index}]")
