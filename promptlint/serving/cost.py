@@ -14,7 +14,7 @@ step, communication beyond one factor for tensor parallelism, pipeline paralleli
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from promptlint.catalog.hardware import Gpu
 from promptlint.catalog.models import BITS, Model
@@ -55,6 +55,17 @@ class Cost:
     eff_compute: float | None = None  # overrides the table's
     eff_memory: float | None = None
     decode_penalty: float = 1.0
+    _matmul: int = field(
+        init=False, repr=False, compare=False
+    )  # sums over the shape, made once: a simulation asks for a million steps
+    _weight_bytes: float = field(init=False, repr=False, compare=False)
+    _expert_bytes: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        expert = self.model.expert_params * BITS[self.weights or self.model.weights] / 8
+        object.__setattr__(self, "_weight_bytes", self.model.weight_bytes(self.weights))  # the class is frozen
+        object.__setattr__(self, "_expert_bytes", expert)
+        object.__setattr__(self, "_matmul", self.model.matmul_params)
 
     @property
     def _scale(self) -> float:
@@ -103,13 +114,10 @@ class Cost:
 
     def _weight_traffic(self, tokens: float) -> float:
         """Weight bytes read by a step over `tokens` tokens: of the routed experts only those that some token chose."""
-        model = self.model
-        total = model.weight_bytes(self.weights)
-        if not model.is_moe:
-            return total
-        experts = model.expert_params * BITS[self.weights or model.weights] / 8
-        touched = 1.0 - math.pow(1.0 - model.experts_per_token / model.experts, tokens)
-        return total - experts * (1.0 - touched)
+        if not self.model.is_moe:
+            return self._weight_bytes
+        touched = 1.0 - math.pow(1.0 - self.model.experts_per_token / self.model.experts, tokens)
+        return self._weight_bytes - self._expert_bytes * (1.0 - touched)
 
     def _kv(self, tokens: float) -> float:
         """KV bytes of a sequence of `tokens` tokens on all ranks together."""
@@ -122,7 +130,7 @@ class Cost:
         """Seconds to compute `new` prompt tokens behind `cached` ones, for `requests` such requests in one step. Each request computes at least one token."""
         new = max(1.0, new)
         pairs = new * cached + new * (new + 1) / 2
-        work = requests * (2 * self.model.matmul_params * new + self._attention(pairs, new + cached, decode=False))
+        work = requests * (2 * self._matmul * new + self._attention(pairs, new + cached, decode=False))
         traffic = self._weight_traffic(requests * new) + requests * self._kv(new + cached)
         return max(work / self.compute, traffic / self.bandwidth) + PREFILL_OVERHEAD_S
 
@@ -133,7 +141,7 @@ class Cost:
 
     def decode(self, batch: float, context: float) -> float:
         """Seconds of one decode step of `batch` sequences with `context` tokens each."""
-        work = batch * (2 * self.model.matmul_params + self._attention(context, context, decode=True))
+        work = batch * (2 * self._matmul + self._attention(context, context, decode=True))
         traffic = self._weight_traffic(batch) + batch * self._kv(context)
         return (max(traffic / self.bandwidth, work / self.compute) + DECODE_OVERHEAD_S) * self.decode_penalty
 
