@@ -9,10 +9,12 @@ from __future__ import annotations
 import gc
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import chain, islice
+from typing import Any, ClassVar
 
 from promptlint.caches.block_lru import BlockLru, BlockRequest, StackDistances
 from promptlint.caches.bounds import Bounds
@@ -27,7 +29,7 @@ from promptlint.caches.tally import DENOMINATORS, Sums, Tally
 from promptlint.errors import UserError
 from promptlint.report.simulate import CurvePoint, GroupRow, ReplicaRow, Sampling, SimulateReport
 
-__all__ = ["ENGINES", "Result", "Setup", "bottleneck", "sampled", "simulate"]
+__all__ = ["ENGINES", "Result", "Sampler", "Setup", "bottleneck", "simulate"]
 
 ENGINES = ("sglang", "vllm", "block-lru")
 VERSIONS = {"sglang": "0.5.23", "vllm": "0.32.0", "block-lru": ""}
@@ -117,24 +119,49 @@ class Result:
     refused: list[tuple[Any, str]]
 
 
-def sampled(requests: Iterable[Any], rate: float) -> Iterator[Any]:
-    """The requests of a share of the sessions, chosen by a hash that is the same in every run.
+class Sampler:
+    """Chooses a share of the sessions by a hash that is the same in every run.
 
-    A request without a session is one by what it begins with: its first block, or its first 32 tokens. Requests that
-    share a prefix then stay together, which is what makes the sample's hit rate that of the whole.
+    A request without a session id belongs to one by what it begins with. How much of the beginning is looked at is
+    learnt from the first requests: as little as tells conversations apart (no beginning stands for more than one in
+    twenty), so that the turns of one conversation stay together although all of them share a system prompt.
     """
-    for request in requests:
-        if int.from_bytes(hashlib.sha256(session_key(request)).digest()[:8], "big") < rate * 2**64:
-            yield request
 
+    LEARN: ClassVar = 1_000  # requests
+    LARGEST: ClassVar = 0.05  # share of requests that one session may have
+    DEPTHS: ClassVar[tuple[int, ...]] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # blocks, or 32 tokens each
 
-def session_key(request: Request | BlockRequest) -> bytes:
-    """What `sampled` takes for the session of a request."""
-    if request.session is not None:
-        return request.session.encode()
-    if isinstance(request, BlockRequest):
-        return str(request.blocks[0]).encode()
-    return repr(request.namespace).encode() + request.prompt[: 32 * TOKEN_BYTES]
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self.depth: int | None = None
+
+    def __call__(self, requests: Iterable[Any]) -> Iterator[Any]:
+        feed = iter(requests)
+        if self.depth is None:
+            head = list(islice(feed, self.LEARN))
+            self.depth = self._learn([request for request in head if request.session is None])
+            feed = chain(head, feed)
+        limit = self.rate * 2**64
+        for request in feed:
+            if int.from_bytes(hashlib.sha256(self.key(request)).digest()[:8], "big") < limit:
+                yield request
+
+    def key(self, request: Request | BlockRequest) -> bytes:
+        """The session of a request."""
+        return request.session.encode() if request.session is not None else self._begin(request, self.depth or 1)
+
+    @staticmethod
+    def _begin(request: Request | BlockRequest, depth: int) -> bytes:
+        if isinstance(request, BlockRequest):  # a block's id stands for everything before it
+            return str(request.blocks[min(depth, len(request.blocks)) - 1]).encode()
+        return repr(request.namespace).encode() + request.prompt[: 32 * depth * TOKEN_BYTES]
+
+    def _learn(self, requests: list[Any]) -> int:
+        for depth in self.DEPTHS:
+            largest = Counter(self._begin(request, depth) for request in requests).most_common(1)
+            if not largest or largest[0][1] <= self.LARGEST * len(requests):
+                return depth
+        return self.DEPTHS[0]
 
 
 # --- replay
@@ -151,18 +178,20 @@ def simulate(
     Ids must be unique. `requests` is iterated once, or three times with `setup.curve` for an engine other than block-lru. `progress` is
     called with the number of requests served so far, every now and then. Raises UserError when there is no request.
     """
+    capacity = setup.capacity
     if setup.sample < 1:
         setup = replace(
             setup, capacity=None if setup.capacity is None else max(setup.unit, round(setup.capacity * setup.sample))
         )
-    run = _BlockRun(setup) if setup.engine == "block-lru" else _TokenRun(setup)
+    sampler = Sampler(setup.sample) if setup.sample < 1 else None
+    run = _BlockRun(setup, sampler) if setup.engine == "block-lru" else _TokenRun(setup, sampler)
     order: list[Any] = []
     with _no_collector():
-        run.replay(_noted(sampled(requests, setup.sample) if setup.sample < 1 else requests, order, progress))
+        run.replay(_noted(requests if sampler is None else sampler(requests), order, progress))
     if not run.results:
         raise UserError("no request to replay")
-    curve = run.curve(lambda: sampled(requests, setup.sample)) if setup.curve else ()
-    report = run.report(curve)
+    curve = run.curve(lambda: requests if sampler is None else sampler(requests)) if setup.curve else ()
+    report = replace(run.report(curve), capacity_tokens=capacity)
     return Result(report, [(name, *run.results[name]) for name in order], run.tally.refused)
 
 
@@ -189,8 +218,9 @@ def _noted(requests: Iterable[Any], order: list[Any], progress: Callable[[int], 
 class _Run:
     """What both kinds of runs share: the tally, the results by id, the error of a sample."""
 
-    def __init__(self, setup: Setup, unit: int) -> None:
+    def __init__(self, setup: Setup, unit: int, sampler: Sampler | None) -> None:
         self.setup = setup
+        self._sampler = sampler
         self.tally = Tally(unit, setup.warm_up)
         self.results: dict[Any, tuple[int, int]] = {}
         self._sessions: dict[bytes, list[int]] = {}
@@ -198,8 +228,8 @@ class _Run:
     def note(self, request: Request | BlockRequest, outcome: Outcome) -> None:
         self.results[request.id] = (outcome.prompt_tokens, outcome.cached_tokens)
         self.tally.add(request.id, request.labels, outcome)
-        if self.setup.sample < 1 and outcome.refused is None:
-            sums = self._sessions.setdefault(session_key(request), [0, 0])
+        if self._sampler is not None and outcome.refused is None:
+            sums = self._sessions.setdefault(self._sampler.key(request), [0, 0])
             sums[0] += outcome.prompt_tokens
             sums[1] += outcome.cached_tokens
 
@@ -235,8 +265,8 @@ class _Run:
 class _BlockRun(_Run):
     """block-lru: the run at one capacity, and the stack distances that give every other one."""
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup, setup.block_size)
+    def __init__(self, setup: Setup, sampler: Sampler | None) -> None:
+        super().__init__(setup, setup.block_size, sampler)
         self.distances = StackDistances()
         self.hits = 0
         self.blocks = 0
@@ -323,10 +353,10 @@ class _BlockRun(_Run):
 class _TokenRun(_Run):
     """An engine or a provider over tokens: one cache or a fleet, one request at a time or under a scheduler."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, sampler: Sampler | None) -> None:
         self._provider = _provider_terms(setup) if setup.is_provider else None
         unit = setup.unit if self._provider is None else max(1, self._provider.block)
-        super().__init__(setup, unit)
+        super().__init__(setup, unit, sampler)
         self._beside = _Beside(self, unit) if setup.bounds and self._provider is None else None
         self.replica_sums = [Sums() for _ in range(setup.replicas)]
         self.stats: dict[str, int] = {}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from promptlint.app.requests import Requests
-from promptlint.app.simulate import Setup, sampled, simulate
+from promptlint.app.simulate import Sampler, Setup, simulate
 from promptlint.caches.request import Request, pack, unpack
 from promptlint.caches.workloads import templates_and_users, tree
 from promptlint.errors import UserError
@@ -201,14 +201,25 @@ def test_the_curve_rises_to_the_unlimited_rate():
 
 def test_a_sample_keeps_sessions_whole_and_states_its_error():
     requests = [Request(i, pack([i % 200, *range(50)]), session=f"s{i % 200}") for i in range(2_000)]
-    kept = list(sampled(requests, 0.3))
-    assert {one.session for one in kept} == {one.session for one in sampled(requests, 0.3)}
+    kept = list(Sampler(0.3)(requests))
+    assert [one.id for one in kept] == [one.id for one in Sampler(0.3)(requests)]
     assert len(kept) == 10 * len({one.session for one in kept})
     report = simulate(Setup(sample=0.3, capacity=4_000), requests).report
     whole = simulate(Setup(capacity=4_000), requests).report
-    assert report.capacity_tokens == 1_200
+    assert report.capacity_tokens == 4_000
     assert report.sampling.sessions == len({one.session for one in kept})
     assert abs(report.hit_rate - whole.hit_rate) < max(0.02, 4 * report.sampling.error)
+
+
+def test_a_sample_finds_the_conversations_behind_a_shared_system_prompt():
+    """400 conversations of three turns, all behind 500 equal tokens, no session ids."""
+    turns = [
+        Request(i, pack([*range(500), *range(10_000 * (1 + i % 400), 10_000 * (1 + i % 400) + 100 * (1 + i // 400))]))
+        for i in range(1_200)
+    ]
+    kept = [one.id % 400 for one in Sampler(0.25)(turns)]
+    assert 50 < len(set(kept)) < 150
+    assert len(kept) == 3 * len(set(kept))
 
 
 def test_arrivals_are_timed():
