@@ -32,13 +32,15 @@ _REPORTED_PER_PROCESS = frozenset({"clock", "random", "host", "unordered", "list
 class Params:
     """What one rule is about.
 
-    `sources`: kinds of origin; `sources_elsewhere`: kinds that count outside the system message of a growing conversation only. `at_import`,
+    `sources`: kinds of origin; `sources_elsewhere`: kinds that count outside the system message of a growing conversation only;
+    `sources_computed`: kinds that count where the value is the result of a call, not a name that may stay the same for a whole run. `at_import`,
     `in_template`: "any", "only" or "never". `growing_system`: "only" for values in the system message of a growing conversation.
     `fixed_only`: `min_tokens_behind` must be met by fixed text and values fixed at start-up alone; history and stable holes still count for the cost.
     """
 
     sources: tuple[str, ...]
     sources_elsewhere: tuple[str, ...] = ()
+    sources_computed: tuple[str, ...] = ()
     min_tokens_behind: int = 32
     fixed_only: bool = False
     at_import: str = "never"
@@ -63,10 +65,10 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             if params.growing_system == "only" and not in_growing_system:
                 continue
             sources = params.sources if in_growing_system else (*params.sources, *params.sources_elsewhere)
-            if hole.origins and not any(origin.kind in sources for origin in hole.origins):
+            if hole.origins and not any(_counts(origin, sources, params) for origin in hole.origins):
                 continue
             for origin in origins_of(hole):
-                if origin.kind not in sources or origin.volatility < least or not _fits(origin, hole, params):
+                if not _counts(origin, sources, params) or origin.volatility < least or not _fits(origin, hole, params):
                     continue
                 # Of the same value in several places the first is the fault; the others lose nothing more.
                 if any(_repeats(item, origin, *known) for known in told):
@@ -112,6 +114,10 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
     if weak:
         found.append(max(weak, key=lambda each: (each.confidence, each.volatility)))
     return tuple(found)
+
+
+def _counts(origin: Origin, sources: tuple[str, ...], params: Params) -> bool:
+    return origin.kind in sources or (origin.kind in params.sources_computed and "(" in origin.expression)
 
 
 def _repeats(item: Item, origin: Origin, earlier: Item, earlier_origin: Origin) -> bool:
