@@ -29,7 +29,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-class Broken(Exception):  # noqa: N818 - an answer about the input
+class Broken(Exception):
     """The stream cannot be read any further. The text is the reason."""
 
 

@@ -58,8 +58,11 @@ class Part:
         return self.text if self.written is None else self.written
 
 
-def parts_of(record: Record) -> list[Part]:
-    """The parts of a record, in rendered order. Token ids become one part with one character an id, block ids one part each."""
+def parts_of(record: Record, written: dict[int, tuple[Any, str]] | None = None) -> list[Part]:
+    """The parts of a record, in rendered order. Token ids become one part with one character an id, block ids one part each.
+
+    `written` remembers the JSON of tool lists by identity: readers give the records of one transcript the same list.
+    """
     if record.prompt is not None:
         return [Part("prompt", "prompt", record.prompt, 0, "user")]
     if record.token_ids is not None:
@@ -72,12 +75,24 @@ def parts_of(record: Record) -> list[Part]:
     found: list[Part] = []
     system, messages = _ROOTS[record.shape]
     if record.tools:
-        found.append(Part("tools", "tools", compact(unmarked(record.tools))))
+        found.append(Part("tools", "tools", _tools(record.tools, written)))
     if record.system is not None:
         found.extend(_content(record.system, system, "content", -1, "system"))
     for index, message in enumerate(record.messages or ()):
         found.extend(_message(message, f"{messages}[{index}]", index))
     return found
+
+
+def _tools(tools: list[Any], written: dict[int, tuple[Any, str]] | None) -> str:
+    known = written.get(id(tools)) if written is not None else None
+    if known is not None and known[0] is tools:
+        return known[1]
+    text = compact(unmarked(tools))
+    if written is not None:
+        if len(written) > 64:
+            written.clear()
+        written[id(tools)] = (tools, text)
+    return text
 
 
 def _message(message: Any, path: str, index: int) -> Iterator[Part]:

@@ -43,7 +43,7 @@ class Place:
         return f"{self.file}:{self.line}"
 
 
-class Unreadable(Exception):  # noqa: N818 - it is an answer of a reader, not an error of ours
+class Unreadable(Exception):
     """A record that a reader refuses. `field` is the part of the record that is wrong, as a path, or empty."""
 
     def __init__(self, reason: str, field: str = "") -> None:

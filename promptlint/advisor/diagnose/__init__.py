@@ -16,8 +16,10 @@ The cost of a cause is measured, not estimated: the traffic is replayed with tha
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from promptlint.advisor.diagnose.causes import Change, classify, repaired
 from promptlint.advisor.diagnose.model import Cause, Diagnosis, Divergence, Likely
@@ -60,9 +62,15 @@ def diagnose(
     Records without text or ids are counted for their usage only. Nothing here needs a cache model: the cache has no limit and forgets nothing.
     """
     run = _Run(count, min_behind, Diagnosis(tokenizer=tokenizer), origin)
-    for record in records:
-        run.add(record)
-    return run.finish()
+    collects = gc.isenabled()
+    gc.disable()  # the trees hold millions of live objects and no garbage in cycles; walking them again and again makes time quadratic
+    try:
+        for record in records:
+            run.add(record)
+        return run.finish()
+    finally:
+        if collects:
+            gc.enable()
 
 
 class _Run:
@@ -77,11 +85,12 @@ class _Run:
         self.found = found
         self.spaces: dict[tuple[str, str], _Space] = {}
         self.rows: list[Row] = []
+        self.written: dict[int, tuple[Any, str]] = {}
 
     def add(self, record: Record) -> None:
         """Diagnose one request against all earlier ones, then remember it."""
         _observe(self.found, record)
-        parts = parts_of(record)
+        parts = parts_of(record, self.written)
         if not parts:
             return
         key = (record.namespace, record.model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -92,10 +92,12 @@ def resync(was: str, now: str, at: int) -> tuple[int, int]:
     return len(was) - same, len(now) - same
 
 
-def _candidates(now: str, at: int) -> list[int]:
+def _candidates(now: str, at: int) -> Iterator[int]:
     """Offsets from which the new text may resume: the place itself, and behind each word or mark."""
-    end = min(len(now) - _ANCHOR, at + _REACH)
-    return [at, *(j for j in range(at + 1, end + 1) if not (now[j].isalnum() and now[j - 1].isalnum()))]
+    yield at
+    for j in range(at + 1, min(len(now) - _ANCHOR, at + _REACH) + 1):
+        if not (now[j].isalnum() and now[j - 1].isalnum()):
+            yield j
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +193,9 @@ def _classified(was: Sequence[Part], now: Sequence[Part], depth: int, chars: int
 
 def _value(found: _Difference) -> tuple[str, str] | None:
     """The rule and the cause where the difference is one recognisable value or order."""
-    was, now = found.was[found.at :], found.now[found.at :]
-    if "".join(was.split()) == "".join(now.split()):
+    now = found.now[found.at :]
+    old, new = found.was[found.at : found.was_end], found.now[found.at : found.now_end]
+    if found.longest <= _LONG and "".join(old.split()) == "".join(new.split()):
         return "text-drift", "the same text with other whitespace"
     short = found.longest <= _LONG
     label = found.label

@@ -10,6 +10,8 @@ __all__ = ["AROUND", "digest", "masked", "snippet"]
 AROUND = 20
 """Characters shown before and behind a difference."""
 _LONGEST = 60
+_NEAR = 200
+"""Characters beyond a snippet in which a secret may begin or end; keys are shorter."""
 
 _SECRET = re.compile(
     r"""(?:sk|pk|rk)-[A-Za-z0-9_-]{12,}|\b(?:ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|npm|pypi|AKIA|ASIA|AIza|ya29|eyJ)[A-Za-z0-9_.\-]{12,}
@@ -32,7 +34,7 @@ def snippet(text: str, start: int, end: int) -> str:
     """
     end = min(max(end, start), len(text))
     low, high = max(0, start - AROUND), min(len(text), end + AROUND)
-    for match in _SECRET.finditer(text, max(0, low - 2000), min(len(text), high + 2000)):
+    for match in _SECRET.finditer(text, max(0, low - _NEAR), min(len(text), high + _NEAR)):
         if match.start() < high and match.end() > low:
             return _short(
                 masked(text[max(0, match.start() - AROUND) if match.start() < low else low : max(high, match.end())])

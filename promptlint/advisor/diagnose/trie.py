@@ -44,7 +44,9 @@ class _Text:
         self.end = end
         self.up = up
         self.latest = latest
-        self.below: dict[str, _Text] = {}
+        self.below: dict[str, _Text] | None = (
+            None  # most texts are followed by nothing: a dictionary each would be most of the memory
+        )
         self.node: Node | None = None
 
 
@@ -140,7 +142,7 @@ def _descend(tree: _Text, text: str) -> tuple[_Text, int]:
     at = 0
     node = tree
     while at < len(text):
-        following = node.below.get(text[at])
+        following = node.below.get(text[at]) if node.below is not None else None
         if following is None:
             break
         length = common(text, following.text, at, following.start)
@@ -161,10 +163,11 @@ def _grow(node: Node, part: Part, number: int) -> _Text:
     at = 0
     here = tree
     while at < len(text):
+        if here.below is None:
+            here.below = {}
         following = here.below.get(text[at])
         if following is None:
-            leaf = _Text(text, at, len(text), here, number)
-            here.below[text[at]] = leaf
+            leaf = here.below[text[at]] = _Text(text, at, len(text), here, number)
             return leaf
         size = following.end - following.start
         length = min(common(text, following.text, at, following.start), size)
@@ -173,7 +176,7 @@ def _grow(node: Node, part: Part, number: int) -> _Text:
             here.below[text[at]] = upper
             following.start += length
             following.up = upper
-            upper.below[following.text[following.start]] = following
+            upper.below = {following.text[following.start]: following}
             following = upper
         at += length
         here = following
