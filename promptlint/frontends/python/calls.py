@@ -29,6 +29,7 @@ from promptlint.frontends.python.values import (
     Str,
     Template,
     Value,
+    merge_origins,
     origins_of,
     with_step,
 )
@@ -145,12 +146,16 @@ class Calls(Methods):
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         repeated = sum(1 for one in self.stack if one.function is info)
         if len(self.stack) > 1 and not repeated and not self.interesting(info):
+            for value in arguments.all():
+                self.note_loose(value, node, frame)
             return self.unknown(
                 expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(info.name)
             )
         if repeated or len(self.stack) > MAX_DEPTH or self.steps > self.soft:
             if not repeated:
                 self.unresolved.append(Unresolved(expression, "budget", span))
+            for value in arguments.all():
+                self.note_loose(value, node, frame)
             return self.unknown(expression, span, frame, name=info.name)
         key = self._memo_key(info, receiver, arguments, node, frame) if captured is None else None
         if key is not None:
@@ -345,6 +350,10 @@ class Calls(Methods):
             value = self.default(info, default)
             if isinstance(value, Str) and sum(len(s.value) for s in value.segments if isinstance(s, Text)) >= 60:
                 return value
+            if isinstance(value, Opaque) and any(
+                origin.at_import and origin.kind in {"clock", "random"} for origin in value.origins
+            ):
+                return replace(value, name=argument.arg)
             if isinstance(value, Template | Lib | Class | Function):
                 return value
             if isinstance(value, Const) and isinstance(value.value, bool | int | float):
@@ -358,6 +367,8 @@ class Calls(Methods):
             made = self.by_name(argument.arg, span, frame, argument.arg, parameter=True, optional=optional)
         if isinstance(typed, Opaque):
             made = replace(made, type=typed.type, unordered=typed.unordered, kind=made.kind or typed.kind)
+            if typed.unordered:
+                made = replace(made, origins=merge_origins(typed.origins[:1], made.origins))
             if typed.growth is not Growth.FIXED:
                 made = replace(made, growth=typed.growth)
                 if all(origin.confidence == Confidence.LOW for origin in made.origins):
@@ -576,6 +587,10 @@ class Calls(Methods):
         return frame
 
     # ---- provided by the library part
+
+    def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
+        """Remember a text or list that goes where we cannot follow."""
+        raise NotImplementedError
 
     def call_library(self, callee: Lib, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The value of a call of a library function, constructor or method."""

@@ -58,12 +58,13 @@ __all__ = ["Arguments", "BudgetError", "Core", "identifier"]
 
 MAX_DEPTH = 8  # calls inlined into one another
 SOFT_STEPS = 4_000  # after so many evaluated nodes a root inlines no more calls
-LEAN_STEPS = 500  # the same, once a project has used up its allowance
+LEAN_STEPS = 300  # the same, once a project has used up its allowance
 ALLOWANCE = 250_000  # evaluated nodes of a project that its roots may share freely: about five seconds
 HARD_STEPS = 40_000  # after so many it ends
 MAX_TEXT = 400_000  # characters of one folded text
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SLOT = re.compile(r"\{[A-Za-z_]\w*\}")
 _WRAPPERS = frozenset(
     [
         "str",
@@ -596,7 +597,8 @@ class Core:
             text = texts[0]
             if isinstance(text, Template):
                 return text
-            if sum(len(segment.value) for segment in text.segments if isinstance(segment, Text)) >= 60:
+            fixed = "".join(segment.value for segment in text.segments if isinstance(segment, Text))
+            if len(fixed) >= 60 or _SLOT.search(fixed):
                 return text
         lists = [arm for arm in arms if isinstance(arm, List | Dict | Object)]
         if len(lists) == 1 and all(

@@ -242,6 +242,19 @@ class Library(Calls):
             )
         )
 
+    def _call_format(self, path: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value | None:
+        """`format(value, spec)`."""
+        if not arguments.positional:
+            return None
+        spec = self.text_of(arguments.positional[1]) if len(arguments.positional) > 1 else ""
+        argument = node.args[0] if node.args else node
+        expression = self.source_of(argument, frame)
+        return Str(
+            self.to_segments(
+                arguments.positional[0], expression, self.span_of(node, frame), identifier(expression), spec=spec or ""
+            )
+        )
+
     def _call_sorted(self, path: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value | None:
         span = self.span_of(node, frame)
         first = arguments.positional[0] if arguments.positional else None
@@ -507,11 +520,11 @@ class Library(Calls):
     def call_unknown(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The value of a call of something that we have no model for."""
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
-        for value in arguments.all():
-            self.note_loose(value, node, frame)
         sunk = self.call_generic(callee, arguments, node, frame)
         if sunk is not None:
             return sunk
+        for value in arguments.all():
+            self.note_loose(value, node, frame)
         if isinstance(callee, Opaque) and isinstance(node.func, ast.Attribute):
             return self._opaque_method(callee, node.func, arguments, node, frame)
         name = (
@@ -927,7 +940,7 @@ def _last(node: ast.expr) -> str:
 
 
 Library._handlers_by_path = {  # type: ignore[attr-defined]
-    "str": Library._call_str, "repr": Library._call_str, "sorted": Library._call_sorted, "list": Library._call_list, "tuple": Library._call_list,
+    "str": Library._call_str, "repr": Library._call_str, "format": Library._call_format, "sorted": Library._call_sorted, "list": Library._call_list, "tuple": Library._call_list,
     "dict": Library._call_dict, "len": Library._call_len, "enumerate": Library._call_enumerate, "zip": Library._call_zip, "range": Library._call_range,
     "reversed": Library._call_reversed, "isinstance": Library._call_isinstance, "getattr": Library._call_getattr, "super": Library._call_super,
     "print": Library._call_print, "map": Library._call_map, "json.dumps": Library._call_dumps,

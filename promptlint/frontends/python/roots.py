@@ -452,7 +452,10 @@ class Interpreter(Hooks):
             pending = [
                 draft
                 for draft in self.drafts
-                if draft.parameters and draft.entry is not None and id(draft.entry) not in followed
+                if draft.parameters
+                and draft.entry is not None
+                and id(draft.entry) not in followed
+                and (self.total < ALLOWANCE or _is_wrapper(draft))
             ]
             if not pending:
                 return
@@ -589,6 +592,16 @@ class Interpreter(Hooks):
             ) and not _only_passes(prompt, module, function):
                 return replace(prompt, path=module.source.path, function=function.qualname, span=call)
         return prompt
+
+
+def _is_wrapper(draft: Draft) -> bool:
+    """Whether a whole block of a prompt is a value that the function was given: its text is put together by the caller."""
+    return any(
+        len(block.segments) == 1
+        and isinstance(block.segments[0], Hole)
+        and block.segments[0].confidence is Confidence.LOW
+        for block in blocks_of(draft.prompt.blocks)
+    ) or not any(True for block in blocks_of(draft.prompt.blocks) for _ in text_of(block.segments))
 
 
 def _only_passes(prompt: Prompt, module: Module, function: FunctionInfo) -> bool:

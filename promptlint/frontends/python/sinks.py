@@ -99,6 +99,8 @@ class Sinks(Files):
             for method in generic.method:
                 self._generics.setdefault(method.rsplit(".", 1)[-1], []).append(generic)
         self._hangs = False
+        self._constants: dict[str, Module] = {}
+        self._constants_of = -1
 
     def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
         """Remember a text or list that goes where we cannot follow."""
@@ -432,9 +434,29 @@ class Sinks(Files):
         for text in text_of(segments):
             if longest is None or len(text.value) > len(longest.value):
                 longest = text
+        if longest is not None and longest not in self.text_names:
+            named = self.constant_at(longest.span)
+            if named:
+                self.text_names[longest] = named
         if longest is not None and longest in self.text_names:
             return self.text_names[longest]
         return expression if expression.isidentifier() else ""
+
+    def constant_at(self, span: Span) -> str:
+        """The module-level name whose statement holds a place; empty when the place lies in a function."""
+        if len(self.index.parsed) != self._constants_of:
+            self._constants_of = len(self.index.parsed)
+            self._constants = {module.source.path: module for module in self.index.parsed}
+        module = self._constants.get(span.path)
+        if module is None:
+            return ""
+        for name, statements in module.bindings.items():
+            for statement in statements:
+                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.lineno <= span.line <= (
+                    statement.end_lineno or 0
+                ):
+                    return name
+        return ""
 
     # ---- messages
 

@@ -731,6 +731,11 @@ class Statements(Expressions):
         del key, frame
         return self.join(guard, [now, before], over.span)
 
+    def _either(self, over: Opaque, before: Item, now: Item) -> Item:
+        if before == now or not isinstance(before, Elem) or not isinstance(now, Elem):
+            return before
+        return Elem(self.join(self._over_guard(over), [now.value, before.value], over.span), now.placed)
+
     def _widen_items(self, over: Opaque, before: tuple[Item, ...], now: tuple[Item, ...]) -> tuple[Item, ...] | None:
         if before == now:
             return None
@@ -741,6 +746,11 @@ class Statements(Expressions):
             return (*before, Each(over, delta, over.span, growth))
         if size and now[len(now) - size :] == before:
             return (Each(over, now[: len(now) - size], over.span, Growth.INSERT), *before)
+        if size <= len(now) and all(isinstance(one, Elem) for one in (*before, *now[:size])):
+            # Elements that a turn sets anew stay in their places; what it adds comes behind them.
+            head = tuple(self._either(over, one, other) for one, other in zip(before, now[:size], strict=True))
+            delta = now[size:]
+            return (*head, Each(over, delta, over.span, Growth.APPEND)) if delta else head
         origins = merge_origins(over.origins, *(origins_of(item.value) for item in now if isinstance(item, Elem)))
         return (Rest(Opaque(over.expression, over.span, origins, over.name, growth=Growth.REWRITE), over.span),)
 
