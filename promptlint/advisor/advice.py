@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from promptlint.advisor.estimate import (
     EngineResult,
+    Given,
     Lever,
     Pool,
     bounds,
@@ -18,7 +19,7 @@ from promptlint.advisor.estimate import (
     traffic,
 )
 from promptlint.advisor.verdict import Facts, Reason, RuleBook, Verdict, decide
-from promptlint.advisor.workload import BlockSpec, Workload, best_order, check, synthesise, warm_up
+from promptlint.advisor.workload import BlockSpec, Workload, best_order, check, synthesise, tokens_of, warm_up
 from promptlint.caches.breakpoint import ProviderCache
 from promptlint.caches.request import Request
 from promptlint.catalog.engines import Caveat, load_engines
@@ -29,7 +30,7 @@ from promptlint.serving.cost import break_even_requests
 __all__ = ["PoolAdvice", "advise_pool"]
 
 _RULE = "rules/verdict.toml"
-_SIMULATED = "simulation of SGLang 0.5.23 and vLLM 0.32.0 on the described traffic"
+_SIMULATED = "simulation of SGLang 0.5.23 and vLLM 0.32.0"
 _PRESSURES = (0.7, 0.5, 0.35, 0.25)  # shares of the pool at which the tipping point is looked for
 
 
@@ -61,13 +62,23 @@ class PoolAdvice:
     causes: tuple[Cause, ...] = ()
 
 
-def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> PoolAdvice:
-    """Simulate, look at the levers, and decide. Raises UserError for a description that cannot be true."""
+def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True, given: Given | None = None) -> PoolAdvice:
+    """Simulate, look at the levers, and decide. With `given` real traffic is simulated, and the description only says what serves it.
+
+    Raises UserError for a description that cannot be true.
+    """
+    if given is not None:
+        given = _answered(workload, given)
+        workload = _as_sent(workload, given)
     check(workload)
     if workload.current == "provider":
+        if given is not None:
+            raise UserError(
+                f"{workload.source or workload.name}: traffic of a provider is replayed by `promptlint simulate --engine {workload.provider}`"
+            )
         return _advise_provider(workload, book)
     pool = pool_of(workload)
-    requests = traffic(workload)
+    requests = traffic(workload, given=given)
     bound = content_bound(workload, requests)
     _check_observed(workload, bound)
     kinds = load_engines()
@@ -77,8 +88,8 @@ def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> 
         for schedule in kinds[name].schedules
     ]
     base = _current(workload, engines)
-    found, tuned = levers(workload, base, engines)
-    facts = _facts(workload, pool, requests, engines, base, found, tuned, bound, book)
+    found, tuned = levers(workload, base, engines, given)
+    facts = _facts(workload, pool, requests, engines, base, found, tuned, bound, book, given)
     verdict = decide(facts, book)
     reasons = _reasons(facts, workload, verdict)
     changes = [
@@ -95,10 +106,49 @@ def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True) -> 
         reasons,
         _caveats(workload, pool),
         tuple(changes),
-        () if workload.order == "mixed" else tuple(block.label for block in workload.prompt),
-        tuple(block.label for block in best_order(workload.prompt)),
+        () if workload.order == "mixed" or given else tuple(block.label for block in workload.prompt),
+        () if given else tuple(block.label for block in best_order(workload.prompt)),
         _measurement(workload),
         _causes(workload, facts),
+    )
+
+
+def _answered(workload: Workload, given: Given) -> Given:
+    """Traffic whose answers are known, or else have the length that the description states. Raises UserError when neither is known: decoding would cost nothing."""
+    if all(request.output for request in given.now):
+        return given
+    if workload.output <= 1:
+        raise UserError(
+            f"{workload.source or workload.name}: output: the traffic does not say how long its answers are; state the mean number of tokens"
+        )
+
+    def filled(request: Request) -> Request:
+        return (
+            request
+            if request.output
+            else replace(request, output=tokens_of(workload.seed, ("output", request.id), workload.output))
+        )
+
+    return Given(tuple(filled(request) for request in given.now), tuple(filled(request) for request in given.then))
+
+
+def _as_sent(workload: Workload, given: Given) -> Workload:
+    """The workload with the mean sizes and the arrival rate that real traffic has."""
+    count = len(given.now)
+    prompt = max(1, round(sum(request.prompt_tokens for request in given.now) / count))
+    output = max(1, round(sum(request.output_tokens for request in given.now) / count))
+    times = [request.timestamp for request in given.now]
+    span = max(times) - min(times)
+    rate = workload.arrivals or ((count - 1) / span if span > 0 and times == sorted(times) else None)
+    return replace(
+        workload,
+        prompt=(BlockSpec("other", prompt, name="prompts as sent"),),
+        output=output,
+        arrivals=rate,
+        order="fixed",
+        turns=1,
+        branches=1,
+        requests=count,
     )
 
 
@@ -236,6 +286,7 @@ def _facts(  # each is a result that the facts are read from
     tuned: EngineResult,
     bound: float,
     book: RuleBook,
+    given: Given | None,
 ) -> dict[str, float | bool | str]:
     by_name = {alone.name: (alone, stacked) for alone, stacked in found}
     sglang, vllm = _best(engines, "sglang"), _best(engines, "vllm")
@@ -249,7 +300,7 @@ def _facts(  # each is a result that the facts are read from
         "hit_rate": base.hit_rate,
         "content_bound": bound,
         "pressure": pressure(workload, pool, requests),
-        "cache_gain": _cache_gain(workload, pool, base),
+        "cache_gain": _cache_gain(workload, pool, base, given),
         **{
             f"bound.{name}" if name != "prefill_share" else name: value
             for name, value in bounds(workload, pool, base.hit_rate).items()
@@ -279,25 +330,25 @@ def _facts(  # each is a result that the facts are read from
     return facts
 
 
-def _cache_gain(workload: Workload, pool: Pool, base: EngineResult) -> float:
+def _cache_gain(workload: Workload, pool: Pool, base: EngineResult, given: Given | None) -> float:
     """Throughput with the prefix cache over throughput without it, on the engine that runs."""
     with_cache, without = replace(workload, prefix_caching=True), replace(workload, prefix_caching=False)
     on = (
         base
         if workload.prefix_caching
-        else simulate(with_cache, pool, traffic(with_cache), base.engine, base.schedule, timed=False)
+        else simulate(with_cache, pool, traffic(with_cache, given=given), base.engine, base.schedule, timed=False)
     )
     off = (
         base
         if not workload.prefix_caching
-        else simulate(without, pool, traffic(without), base.engine, base.schedule, timed=False)
+        else simulate(without, pool, traffic(without, given=given), base.engine, base.schedule, timed=False)
     )
     return on.requests_per_second / off.requests_per_second
 
 
 _UNITS = {
     "hit_rate": ("share of prompt tokens", _SIMULATED),
-    "content_bound": ("share of prompt tokens", "unlimited cache on the described traffic"),
+    "content_bound": ("share of prompt tokens", "cache without limit"),
     "pressure": ("tokens wanted / tokens of the pool", "capacity formula and replay"),
     "cache_gain": ("factor on requests a second", _SIMULATED),
     "bound.simple": ("speed-up by caching at most, 1 / (1 - h)", "cost model"),

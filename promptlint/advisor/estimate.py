@@ -317,18 +317,18 @@ class _Variant:
 
 
 def levers(
-    workload: Workload, base: EngineResult, engines: Sequence[EngineResult] = ()
+    workload: Workload, base: EngineResult, engines: Sequence[EngineResult] = (), given: Given | None = None
 ) -> tuple[list[tuple[Lever, Lever]], EngineResult]:
     """Each lever alone and on top of those before it, in the order prompts, routing, capacity, settings, engine; and the result with all but the engine.
 
     A lever that changes nothing (prompts in their best order already, one replica) is listed with a gain of 1. `engines` are results on the workload as it is.
     """
     found: list[tuple[Lever, Lever]] = []
-    runs = _Runs(workload, engines)
+    runs = _Runs(workload, engines, given)
     grown, ordered = workload, False
     schedules: tuple[str, ...] = ()
     tuned = base
-    for variant in _variants(workload, base):
+    for variant in _variants(workload, base, given):
         alone = runs.best(variant.apply(workload), variant.engine, order=variant.order, schedules=variant.schedules)
         if variant.engine != base.engine:
             stacked = runs.best(grown, variant.engine, order=ordered, schedules=variant.schedules)
@@ -342,7 +342,8 @@ def levers(
 class _Runs:
     """Simulations at saturation, each made once: most levers change nothing on most workloads."""
 
-    def __init__(self, workload: Workload, known: Sequence[EngineResult]) -> None:
+    def __init__(self, workload: Workload, known: Sequence[EngineResult], given: Given | None) -> None:
+        self._given = given
         self._known = {self._key(workload, result.engine, result.schedule, order=False): result for result in known}
         by_engine: dict[str, EngineResult] = {}
         for result in known:
@@ -359,7 +360,10 @@ class _Runs:
 
     def best(self, workload: Workload, engine: str, *, order: bool, schedules: tuple[str, ...]) -> EngineResult:
         """The schedule with the highest throughput. Where several may be chosen and one is known to win on the workload as it is, that one stands for all."""
-        order = order and (workload.order == "mixed" or best_order(workload.prompt) != workload.prompt)
+        if self._given is not None:
+            order = order and self._given.then != self._given.now
+        else:
+            order = order and (workload.order == "mixed" or best_order(workload.prompt) != workload.prompt)
         names = schedules or load_engines()[engine].schedules[:1]
         if len(names) > 1 and engine in self._fastest:
             names = (self._fastest[engine],)
@@ -371,18 +375,29 @@ class _Runs:
     def _run(self, workload: Workload, engine: str, schedule: str, *, order: bool) -> EngineResult:
         key = self._key(workload, engine, schedule, order=order)
         if key not in self._known:
-            requests = traffic(workload, order=best_order(workload.prompt) if order else None)
+            requests = traffic(workload, best_order(workload.prompt) if order else None, self._given)
             self._known[key] = simulate(workload, pool_of(workload), requests, engine, schedule, timed=False)
         return self._known[key]
 
 
-def traffic(workload: Workload, order: Sequence[BlockSpec] | None = None) -> list[Request]:
-    """The requests of a workload as its engine sees them: without a prefix cache no two share a token."""
-    requests = synthesise(workload, order=order)
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Real traffic in place of a description: the requests as they were sent, and the same in the recommended order (or as they were, where none is better)."""
+
+    now: tuple[Request, ...]
+    then: tuple[Request, ...]
+
+
+def traffic(workload: Workload, order: Sequence[BlockSpec] | None = None, given: Given | None = None) -> list[Request]:
+    """The requests of a workload as its engine sees them: without a prefix cache no two share a token. With `given` traffic any `order` means the recommended one."""
+    if given is not None:
+        requests = list(given.now if order is None else given.then)
+    else:
+        requests = synthesise(workload, order=order)
     return requests if workload.prefix_caching else _isolated(requests)
 
 
-def _variants(workload: Workload, base: EngineResult) -> list[_Variant]:
+def _variants(workload: Workload, base: EngineResult, given: Given | None) -> list[_Variant]:
     def fp8(one: Workload) -> Workload:
         return replace(one, kv_dtype="fp8") if one.kv_dtype in {"bf16", "fp16"} else one
 
@@ -399,7 +414,9 @@ def _variants(workload: Workload, base: EngineResult) -> list[_Variant]:
     return [
         _Variant(
             "prompts",
-            "blocks in the order " + ", ".join(block.label for block in best_order(workload.prompt)),
+            "the recommended orders"
+            if given
+            else "blocks in the order " + ", ".join(block.label for block in best_order(workload.prompt)),
             lambda one: one,
             order=True,
             engine=base.engine,

@@ -28,7 +28,7 @@ from promptlint.caches.request import TOKEN_BYTES, Request
 from promptlint.errors import UserError
 from promptlint.ir import BlockKind, Volatility
 
-__all__ = ["CURRENT", "BlockSpec", "Workload", "best_order", "load_workloads", "synthesise"]
+__all__ = ["CURRENT", "BlockSpec", "Workload", "best_order", "load_workloads", "synthesise", "tokens_of", "warm_up"]
 
 CURRENT = ("vllm", "sglang", "provider", "none")
 MAX_REQUESTS = 20_000
@@ -132,8 +132,11 @@ _SCALARS: dict[str, type | tuple[type, ...]] = {
 _CHOICES = {"current": CURRENT, "router": ROUTERS, "order": ("fixed", "mixed")}
 
 
-def load_workloads(path: Path) -> list[Workload]:
-    """The pools that a YAML file describes. Raises UserError naming the field that is missing, unknown or impossible."""
+def load_workloads(path: Path, *, described: bool = True) -> list[Workload]:
+    """The pools that a YAML file describes. Without `described` the prompts come from real traffic: `prompt` and `output` may then be missing.
+
+    Raises UserError naming the field that is missing, unknown or impossible.
+    """
     import yaml
 
     try:
@@ -148,6 +151,8 @@ def load_workloads(path: Path) -> list[Workload]:
     pools = data.get("pools", [{}])
     if not isinstance(pools, list) or not pools or not all(isinstance(pool, dict) for pool in pools):
         raise UserError(f"{path}: pools: a list of mappings is expected")
+    if not described:
+        shared = {"prompt": [{"block": "other", "tokens": 1}], "output": 1, **shared}
     return [_workload(path, {**shared, **pool}, index if len(pools) > 1 else 0) for index, pool in enumerate(pools, 1)]
 
 
@@ -295,7 +300,7 @@ def synthesise(workload: Workload, *, order: Sequence[BlockSpec] | None = None) 
     return _Generator(workload, order).requests()
 
 
-def _tokens(seed: int, key: tuple[object, ...], count: int) -> bytes:
+def tokens_of(seed: int, key: tuple[object, ...], count: int) -> bytes:
     """`count` packed token ids that follow from the key alone."""
     return random.Random(f"{seed}:{key}").randbytes(count * TOKEN_BYTES)
 
@@ -346,7 +351,7 @@ class _Generator:
         if aged and self.workload.turns > 1:
             session.turn = number % self.workload.turns
             late = sum(block.tokens for block in self.fixed if not block.grows and block.varies >= Volatility.TURN)
-            session.history = _tokens(
+            session.history = tokens_of(
                 self.workload.seed, ("earlier", number), session.turn * (late + self.workload.output)
             )
         return session
@@ -379,7 +384,7 @@ class _Generator:
                 self.shuffle.shuffle(head)
                 blocks = [*head, blocks[-1]]
             pieces = [self._text(block, session, turn_values, values) for block in blocks]
-            output = _tokens(workload.seed, ("output", len(made)), workload.output)
+            output = tokens_of(workload.seed, ("output", len(made)), workload.output)
             ends = list(accumulate(len(piece) // TOKEN_BYTES for piece in pieces))
             lasting = [
                 end
@@ -424,9 +429,9 @@ class _Generator:
         else:
             key = (slot, "request", self._drawn(block, values[slot]))
         if block.varies >= Volatility.SESSION and not block.distinct:
-            return _tokens(self.workload.seed, key, block.tokens)  # never seen again: not worth keeping
+            return tokens_of(self.workload.seed, key, block.tokens)  # never seen again: not worth keeping
         if key not in self.cache:
-            self.cache[key] = _tokens(self.workload.seed, key, block.tokens)
+            self.cache[key] = tokens_of(self.workload.seed, key, block.tokens)
         return self.cache[key]
 
     @staticmethod

@@ -9,9 +9,9 @@ from typing import Any
 
 from promptlint import __version__
 from promptlint.advisor.advice import PoolAdvice, advise_pool
-from promptlint.advisor.estimate import MAX_REPLICAS, Lever
+from promptlint.advisor.estimate import MAX_REPLICAS, Given, Lever
 from promptlint.advisor.verdict import RuleBook, load_rule_book
-from promptlint.advisor.workload import Workload, default_requests, load_workloads, with_changes
+from promptlint.advisor.workload import Workload, default_requests, load_workloads, tokens_of, with_changes
 from promptlint.errors import UserError
 from promptlint.report.advise import Advice, EngineRow, LeverRow, ReasonRow, Reordering, VerdictRow
 
@@ -49,6 +49,7 @@ class _Said:
     causes: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     current: str | None = None
+    given: Given | None = None
 
 
 def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
@@ -63,10 +64,14 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
     book = load_rule_book(asked.extra_rules)
     pools: list[PoolAdvice] = []
     if asked.workload is not None:
-        for workload in load_workloads(asked.workload):
+        for workload in load_workloads(asked.workload, described=said.given is None):
             if progress:
                 progress(f"simulating {workload.name}")
-            pools.append(advise_pool(_changed(workload, asked, said.current), book, tipping=not asked.no_tipping))
+            pools.append(
+                advise_pool(
+                    _changed(workload, asked, said.current), book, tipping=not asked.no_tipping, given=said.given
+                )
+            )
             said.causes += [vars_of(cause) for cause in pools[-1].causes]
     return Advice(
         __version__,
@@ -74,7 +79,7 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
         tuple(row for pool in pools for row in _levers(pool)),
         tuple(row for pool in pools for row in _engines(pool, book)),
         (*said.reorderings, *(row for pool in pools for row in _reordering(pool))),
-        {**said.assumptions, **_assumptions(pools, book)},
+        {**said.assumptions, **_assumptions(pools, book, given=said.given is not None)},
         tuple(book.text()),
         tuple(said.causes),
         tuple(said.notes),
@@ -219,6 +224,8 @@ def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] |
                 f"replay of {now.requests:,} requests",
             )
         )
+    if asked.workload is not None:
+        said.given = _given(records, moved, tokens)
     if asked.write_traffic is not None:
         _write([moved.get(id(record), record) for record in records], asked.write_traffic)
     if asked.observed is not None:
@@ -250,10 +257,22 @@ def _replay(records: Sequence[Any], tokens: Any) -> _Replayed:
     )
 
 
+def _given(records: Sequence[Any], moved: dict[int, Any], tokens: Any) -> Given:
+    """The traffic as requests, as it was sent and as it is recommended."""
+    pairs = []
+    for number, record in enumerate(records):
+        now, then = _request(record, number, tokens), _request(moved.get(id(record), record), number, tokens)
+        if now is not None and then is not None:
+            pairs.append((now, then))
+    if not pairs:
+        raise UserError("the traffic holds no prompt text to simulate engines on")
+    return Given(tuple(now for now, _ in pairs), tuple(then for _, then in pairs))
+
+
 def _request(record: Any, number: int, tokens: Any) -> Any:
     """The request of a record, as `promptlint simulate` would replay it; None when it has no text or its template refuses it."""
-    from promptlint.caches.request import Request
-    from promptlint.traffic.record import Unreadable
+    from promptlint.caches.request import TOKEN_BYTES, Request, common_prefix
+    from promptlint.traffic.record import OUTPUT, Unreadable
 
     try:
         made = tokens.of(record)
@@ -261,7 +280,23 @@ def _request(record: Any, number: int, tokens: Any) -> Any:
         return None
     if made is None or not made.prompt:
         return None
-    return Request(number, made.prompt, made.output, namespace=(record.model, record.namespace), kept=made.stored)
+    output = made.output
+    if not output and record.output is not None:
+        # Rendered as plain tags the answer stands in what is stored; a scheduler needs it as tokens of its own.
+        shared = common_prefix(made.stored, made.prompt, 0, len(made.prompt))
+        output = made.stored[shared - shared % TOKEN_BYTES :]
+    length = record.output_length or record.usage.get(OUTPUT) or 0
+    if not output and length:
+        output = tokens_of(0, ("answer", number), length)
+    return Request(
+        number,
+        made.prompt,
+        output,
+        namespace=(record.model, record.namespace),
+        timestamp=(record.timestamp or 0.0) / 1000.0,
+        session=record.session_id or None,
+        kept=made.stored,
+    )
 
 
 def _served(requests: Iterable[Any]) -> _Replayed:
@@ -455,11 +490,11 @@ def _reordering(pool: PoolAdvice) -> list[Reordering]:
     ]
 
 
-def _assumptions(pools: Sequence[PoolAdvice], book: RuleBook) -> dict[str, Any]:
+def _assumptions(pools: Sequence[PoolAdvice], book: RuleBook, *, given: bool) -> dict[str, Any]:
     if not pools:
         return {}
     found: dict[str, Any] = {
-        "traffic": "synthetic, from the workload description",
+        "engines_on": "the given traffic" if given else "synthetic traffic, from the workload description",
         "engines": "SGLang 0.5.23 and vLLM 0.32.0 as modelled by promptlint; the engine factor beyond that is "
         f"{book.thresholds['engine_factor']:.2f}, range {book.thresholds['engine_factor_low']:.2f} to {book.thresholds['engine_factor_high']:.2f}",
         "warm_up": "the first fifth of the requests, and at least one of each session under way, is not counted in hit rates",

@@ -140,6 +140,34 @@ def test_the_promised_rate_is_that_of_the_moved_traffic(capsys, tmp_path):
     assert row["meaning_risk"].startswith("unsafe")
 
 
+def test_engines_run_on_the_given_traffic(capsys, tmp_path):
+    write_chats(tmp_path / "log.jsonl", 40)
+    pool = tmp_path / "pool.yaml"
+    pool.write_text("model: Llama-3.1-8B\ngpu: RTX 4090\ncurrent: vllm\nconcurrency: 8\n")
+    data = run_json(capsys, "--traffic", tmp_path / "log.jsonl", "--workload", pool, "--no-tipping")
+    (verdict,) = data["verdicts"]
+    assert verdict["verdict"] == "fix-prompts-first"
+    assert data["assumptions"]["engines_on"] == "the given traffic"
+    prompts = data["levers"][0]
+    assert prompts["alone"]["hit_rate"] == pytest.approx(
+        data["reordering"][0]["hit_rate_then"], abs=0.06
+    )  # blocks of 16, several at once
+    assert prompts["alone"]["gain"] > 1.1
+    assert len({row["prefill_tokens"] for row in data["engines"]}) > 1
+
+
+def test_traffic_without_answers_needs_their_length(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"prompt": f"{RULES}\nquestion {n}"}) + "\n" for n in range(8)))
+    pool = tmp_path / "pool.yaml"
+    pool.write_text("model: Llama-3.1-8B\ngpu: H100\ncurrent: vllm\nconcurrency: 8\n")
+    assert "output: the traffic does not say" in run(
+        capsys, "--traffic", log, "--workload", pool, "--no-tipping", status=2
+    )
+    pool.write_text(pool.read_text() + "output: 50\n")
+    assert run_json(capsys, "--traffic", log, "--workload", pool, "--no-tipping")["verdicts"]
+
+
 def test_any_order_can_be_tried(capsys, tmp_path):
     write_chats(tmp_path / "log.jsonl")
     (row,) = run_json(capsys, "--traffic", tmp_path / "log.jsonl", "--apply-order", "question,system")["reordering"]
