@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike
 from promptlint.frontends.base import Loader, Project
-from promptlint.ir import Block, BlockKind, Confidence, Prompt, Reading, Segment, Unread, Unresolved
+from promptlint.ir import Block, BlockKind, Confidence, Prompt, Reading, Segment, Text, Unread, Unresolved
 from promptlint.source import SourceFile, Span, TextMap
 
 __all__ = ["BrokenTemplateError", "loader_for", "read", "read_template"]
@@ -46,6 +46,18 @@ def _evaluate(
     blocks: tuple[bool, bool],
 ) -> tuple[tuple[Segment, ...], list[tuple[str, Span]]]:
     """The segments, and the templates that were not found, each with the place that names it."""
+    messages, missing = _messages(text, where, bound, loader, blocks)
+    return tuple(segment for _, segments in messages for segment in segments), missing
+
+
+def _messages(
+    text: str,
+    where: TextMap,
+    bound: Mapping[str, tuple[Segment, ...]],
+    loader: Loader | None,
+    blocks: tuple[bool, bool] = (False, False),
+) -> tuple[list[tuple[str | None, tuple[Segment, ...]]], list[tuple[str, Span]]]:
+    """The messages of a template, each with its role, and the templates that were not found. One without a role unless it marks them."""
     from jinja2.exceptions import TemplateSyntaxError
 
     from promptlint.frontends.jinja import tree
@@ -54,7 +66,7 @@ def _evaluate(
     shared = Shared(bound, loader)
     try:
         template = tree.parse(text, where, trim_blocks=blocks[0], lstrip_blocks=blocks[1])
-        return Evaluator(template, shared).run(), shared.missing
+        return Evaluator(template, shared).messages(), shared.missing
     except TemplateSyntaxError as error:
         raise BrokenTemplateError(error.message or "not a template", error.lineno) from error
     except RecursionError as error:
@@ -103,28 +115,39 @@ def _read_file(project: Project, path: Path, source: SourceFile) -> Reading:
     if conversation is not None and conversation.pure:
         return Reading(parsed=(source.path,))
     try:
-        segments, missing = _evaluate(source.text, source.map(), {}, loader_for(project, path), (False, False))
+        messages, missing = _messages(source.text, source.map(), {}, loader_for(project, path))
     except BrokenTemplateError as error:
         return Reading(unread=(Unread(source.path, error.line, f"not a Jinja template: {error}"),))
-    prompt = _prompt(source, path, segments, missing)
+    prompt = _prompt(source, path, messages, missing)
     return Reading(prompts=(prompt,) if prompt else (), parsed=(source.path,))
 
 
 def _prompt(
-    source: SourceFile, path: Path, segments: tuple[Segment, ...], missing: list[tuple[str, Span]]
+    source: SourceFile,
+    path: Path,
+    messages: list[tuple[str | None, tuple[Segment, ...]]],
+    missing: list[tuple[str, Span]],
 ) -> Prompt | None:
-    if not segments or not promptlike.score(source.text, _stem(path), contexts_of(path)).is_prompt:
+    if not any(segments for _, segments in messages):
         return None
-    role = role_of(_stem(path))
+    if not promptlike.score(source.text, _stem(path), contexts_of(path)).is_prompt:
+        return None
     whole = source.span(0, len(source.text))
-    kind = BlockKind.SYSTEM if role == "system" else BlockKind.OTHER
+    blocks = []
+    for said, segments in messages:
+        role = said or role_of(_stem(path))
+        kind = BlockKind.SYSTEM if role == "system" else BlockKind.OTHER
+        if segments and (
+            said or len(messages) == 1 or any(not isinstance(part, Text) or part.value.strip() for part in segments)
+        ):
+            blocks.append(Block(kind, role, segments, segments[0].span if said else whole, name=_stem(path)))
     unresolved = tuple(Unresolved(name, "file", span) for name, span in missing)
     return Prompt(
         source.path,
         "",
         "template",
         whole,
-        (Block(kind, role, segments, whole, name=_stem(path)),),
+        tuple(blocks),
         origin="template",
         confidence=Confidence.MEDIUM,
         unresolved=unresolved,
@@ -141,21 +164,9 @@ def contexts_of(path: Path) -> tuple[str, ...]:
     """What the place and the name of a template file say about its use (words of promptlike.CONTEXTS)."""
     folders = {folder.lower() for folder in path.parts[-4:-1]}
     among = ("prompt-folder",) if any("prompt" in folder for folder in folders) else ()
-    renders = path.suffixes[-2:-1] and path.suffixes[-2].lower() in {
-        ".html",
-        ".xml",
-        ".py",
-        ".css",
-        ".js",
-        ".ts",
-        ".sql",
-        ".rst",
-        ".conf",
-        ".cfg",
-        ".sh",
-        ".go",
-        ".tf",
-    }
+    # "page.html.j2" renders HTML; "llama3.1_json.jinja" only has a version in its name.
+    inner = path.suffixes[-2][1:].lower() if len(path.suffixes) > 1 else ""
+    renders = inner.isalpha() and inner not in {"md", "markdown", "txt", "prompt", "system", "user"}
     return (*among, "other-format") if renders else (*among, "plain-template")
 
 

@@ -6,6 +6,7 @@ cannot be followed, and everything beyond the budgets below, becomes a low-confi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -432,6 +433,21 @@ class Evaluator:
             self.shared.calls -= 1
         for here, there in statement.names.items():
             self.scopes[-1][here] = Module(module) if not there else module.get(there, UNKNOWN)
+
+    def messages(self) -> list[tuple[str | None, tuple[Segment, ...]]]:
+        """The template's messages with their roles, where tags at its top level mark them (`{% message role="system" %}` of Haystack,
+        `{% chat role="system" %}` of Banks); else all of it as one without a role.
+        """
+        marked = [_role_tag(statement) for statement in self.template.body]
+        if not any(marked):
+            return [(None, self.run())]
+        found: list[tuple[str | None, tuple[Segment, ...]]] = []
+        for statement, role in zip(self.template.body, marked, strict=True):
+            segments = self.statement(statement)
+            if role is None and found and found[-1][0] is None:
+                segments = (*found.pop()[1], *segments)
+            found.append((role, segments))
+        return found
 
     def run(self) -> tuple[Segment, ...]:
         """The whole template: with `extends`, the parent's body, with this template's blocks in the places of the parent's."""
@@ -909,6 +925,14 @@ class Evaluator:
 
 STATIC = Opaque((), "loop")  # of a loop's own counters: the place in a sequence is as fixed as the sequence
 UNKNOWN = Opaque((Origin("unknown", Volatility.REQUEST, Confidence.LOW, "", Span("", 1, 1, 1, 1, exact=False)),))
+
+
+def _role_tag(statement: tree.Statement) -> str | None:
+    """The role of a tag that marks a message."""
+    if not isinstance(statement, tree.Container) or statement.name not in {"message", "chat"}:
+        return None
+    match = re.search(r"role\s*=?\s*[\"'](\w+)[\"']", statement.code)
+    return match[1] if match else None
 
 
 def alike(one: Segment, other: Segment) -> bool:

@@ -57,3 +57,18 @@ def test_a_broken_template_is_unread(tmp_path: Path) -> None:
     reading, _ = read(tmp_path, {"a.j2": "ok\n{% if x %}"})
     assert [(u.path, u.line) for u in reading.unread] == [("a.j2", 2)]
     assert reading.prompts == ()
+
+
+def test_tags_that_mark_messages(tmp_path: Path) -> None:
+    text = '{% message role="system" %}\nYou are a clerk for {{ tenant }}. Never guess.\n{% endmessage %}\n{% message role="user" %}{{ question }}{% endmessage %}\n'
+    reading, project = read(tmp_path, {"prompts/ask.j2": text})
+    (prompt,) = reading.prompts
+    assert [block.role for block in prompt.blocks] == ["system", "user"]
+    assert [block.kind for block in prompt.blocks] == [BlockKind.SYSTEM, BlockKind.OTHER]
+    assert check_spans(prompt, {"prompts/ask.j2": project.source(tmp_path / "prompts/ask.j2")}) == []
+
+
+def test_a_role_stands_in_the_name(tmp_path: Path) -> None:
+    assert jinja.contexts_of(Path("prompts/a.html.j2")) == ("prompt-folder", "other-format")
+    assert jinja.contexts_of(Path("x/llama3.1_json.jinja")) == ("plain-template",)
+    assert [jinja.role_of(name) for name in ("system_prompt", "userTemplate", "notes")] == ["system", "user", None]
