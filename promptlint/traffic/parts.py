@@ -74,8 +74,8 @@ def parts_of(record: Record, written: dict[int, tuple[Any, str]] | None = None) 
         ]
     found: list[Part] = []
     system, messages = _ROOTS[record.shape]
-    if record.tools:
-        found.append(Part("tools", "tools", _tools(record.tools, written)))
+    if record.messages is not None:  # without tools the part is empty, so that tools which come or go are seen as such
+        found.append(Part("tools", "tools", _tools(record.tools, written) if record.tools else ""))
     if record.system is not None:
         found.extend(_content(record.system, system, "content", -1, "system"))
     for index, message in enumerate(record.messages or ()):
@@ -99,9 +99,14 @@ def _message(message: Any, path: str, index: int) -> Iterator[Part]:
     role = str(message.get("role", message.get("type", "")))
     names = [name for name in _FIRST if name in message]
     names += [name for name in message if name not in _ORDERED and name not in _NOT_SENT]
+    if "content" not in names and "tool_calls" in names:  # the same as a content of null
+        names.insert(names.index("tool_calls"), "content")
     for name in names:
-        if message[name] is not None:
-            yield from _content(message[name], f"{path}.{name}", name, index, role)
+        value = message.get(name)
+        if value is not None:
+            yield from _content(value, f"{path}.{name}", name, index, role)
+        elif name == "content":
+            yield Part(f"{path}.content", "content", "", index, role)
 
 
 def _content(value: Any, path: str, slot: str, index: int, role: str) -> Iterator[Part]:

@@ -269,10 +269,15 @@ def _same_items(was: str, now: str) -> bool:
 def _tools(was: str, now: str, at: int) -> Change:
     """Tools moved, came, went or changed."""
     was_end, now_end = resync(was, now, at)
-    try:
-        old, new = json.loads(was), json.loads(now)
-    except ValueError:
-        return Change("tools-built-per-request", "the tools differ", was_end, now_end, whole=True)
+    if not was or not now:
+        return Change(
+            "tools-built-per-request",
+            "tools were sent for the first time" if now else "no tools were sent",
+            was_end,
+            now_end,
+            whole=True,
+        )
+    old, new = json.loads(was), json.loads(now)
     before, after = Counter(map(compact, old)), Counter(map(compact, new))
     if before == after:
         return Change("tool-order-differs", "the same tools in another order", was_end, now_end, whole=True)

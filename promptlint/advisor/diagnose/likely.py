@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,12 +25,14 @@ class Timing:
     minutes behind the one before them in their session (or in the traffic, where no session is named).
 
     `mixed`: share of the requests with usage that report nothing cached although an earlier request of their session reported a hit.
+    `new_keys`: share of the requests whose routing key or salt no other request has, among those that carry one (at least three).
     """
 
     short: float = 0.0
     late: float = 0.0
     mixed: float = 0.0
     models: int = 1
+    new_keys: float = 0.0
 
 
 def timing(records: Sequence[Record], totals: Sequence[int]) -> Timing:
@@ -52,7 +55,19 @@ def timing(records: Sequence[Record], totals: Sequence[int]) -> Timing:
             if record.cached_tokens:
                 warm.add(key)
     models = len({record.model for record in records}) or 1
-    return Timing(short / all_tokens, late / all_tokens, cold / counted if counted else 0.0, models)
+    return Timing(short / all_tokens, late / all_tokens, cold / counted if counted else 0.0, models, _new_keys(records))
+
+
+def _new_keys(records: Sequence[Record]) -> float:
+    keys = [
+        str(record.parameters[name])
+        for record in records
+        for name in ("prompt_cache_key", "cache_salt")
+        if record.parameters.get(name)
+    ]
+    if len(keys) < 3:
+        return 0.0
+    return sum(count == 1 for count in Counter(keys).values()) / len(keys)
 
 
 def likely(found: Diagnosis, when: Timing, files: str = "TRAFFIC", observed: float | None = None) -> list[Likely]:
@@ -60,7 +75,7 @@ def likely(found: Diagnosis, when: Timing, files: str = "TRAFFIC", observed: flo
     observed = found.observed_hit_rate if observed is None else observed
     expected = found.hit_rate
     gap = observed is not None and expected - observed > CLOSE
-    if not gap and min(expected, 1.0 if observed is None else observed) >= LOW:
+    if not gap and min(expected, 1.0 if observed is None else observed) >= LOW and when.new_keys <= LOW:
         return []
     rows = [
         Likely(
@@ -71,6 +86,15 @@ def likely(found: Diagnosis, when: Timing, files: str = "TRAFFIC", observed: flo
         for cause in found.causes
         if cause.tokens_lost >= max(1, found.prompt_tokens // 100)
     ]
+    if when.new_keys > LOW:
+        rows.insert(
+            0,
+            Likely(
+                "cache-key-per-request",
+                f"{when.new_keys:.0%} of the requests that carry a routing key or a salt have one of their own, so they share no cache or no machine",
+                "promptlint explain cache-key-per-request",
+            ),
+        )
     outside = _outside(found, when, files, observed if gap else None)
     return (rows + outside)[:3] if not gap or expected < LOW else (outside[:2] + rows + outside[2:])[:3]
 

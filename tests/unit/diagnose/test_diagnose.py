@@ -321,4 +321,38 @@ def test_time_order_and_usage():
     ]
     found = diagnose(records, len)
     assert found.observed_hit_rate == 0.2
-    assert [part.path for part in parts_of(records[0])][:2] == ["messages[0].role", "messages[0].content"]
+    assert [part.path for part in parts_of(records[0])][:3] == ["tools", "messages[0].role", "messages[0].content"]
+
+
+@pytest.mark.parametrize(("tools", "cause"), [([TOOLS, None], "no tools"), ([None, TOOLS], "first time")])
+def test_tools_that_come_or_go(tools, cause):
+    bodies = talk([RULES] * 2, tools=tools)
+    (one,) = run(bodies).divergences
+    assert (one.path, one.char, one.rule) == ("tools", 0, "tools-built-per-request")
+    assert cause in one.cause
+
+
+def test_no_content_reads_the_same_however_it_is_written():
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    forms = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+    ]
+    bodies = [
+        {
+            "model": "m",
+            "messages": [user("Hi"), form, {"role": "tool", "tool_call_id": "c", "content": str(n)}][: 3 + n],
+        }
+        for n, form in enumerate(forms)
+    ]
+    assert run(bodies).divergences == []
+
+
+def test_call_ids_that_are_drawn_again():
+    def body(name, more):
+        call = {"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        return {"model": "m", "messages": [system(RULES), user("Hi"), {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": name, "content": RULES}, *more]}  # fmt: skip
+
+    (one,) = run([body("call_Ab12Cd34", []), body("call_Zz98Yy76", [assistant("Done."), user("More?")])]).divergences
+    assert (one.path, one.char, one.rule) == ("messages[2].tool_calls", len('[{"id":"call_'), "random-in-prefix")

@@ -96,3 +96,11 @@ def test_the_command_works_from_a_number_and_code(tmp_path):
     done = CliRunner().invoke(cli, ["diagnose", "--usage", str(tmp_path / "usage.csv")])
     assert "1.0% was observed" in done.stdout
     assert done.stdout.count("confirm with") == 3
+
+
+def test_a_routing_key_that_is_new_each_time_is_named_first():
+    records = [Record(parameters={"prompt_cache_key": str(n)}) for n in range(5)]
+    found = Diagnosis(requests=5, prompt_tokens=100, cached_tokens=90)
+    assert likely(found, timing(records, [20] * 5))[0].cause == "cache-key-per-request"
+    shared = [Record(parameters={"prompt_cache_key": "a"}) for _ in range(5)]
+    assert likely(found, timing(shared, [20] * 5)) == []
