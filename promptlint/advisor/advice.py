@@ -154,7 +154,7 @@ def _as_sent(workload: Workload, given: Given) -> Workload:
 
 def _advise_provider(workload: Workload, book: RuleBook) -> PoolAdvice:
     """The same for a pool that an API serves: its own cache terms, and what another order of the prompt would save. Engines do not come into it."""
-    page = page_for(workload.provider, workload.model)
+    page = page_for(workload.provider, workload.model, workload.extra_rules)
     if page is None:
         raise UserError(
             f"{workload.source or workload.name}: provider {workload.provider!r} is not in rules/providers; see `promptlint providers`"

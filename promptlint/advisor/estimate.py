@@ -92,7 +92,7 @@ class Lever:
 
 def pool_of(workload: Workload) -> Pool:
     """The pool of a workload. Raises UserError when the model does not fit the GPU."""
-    model, gpu = resolve_model(workload.model), resolve_gpu(workload.gpu)
+    model, gpu = resolve_model(workload.model, workload.extra_rules), resolve_gpu(workload.gpu, workload.extra_rules)
     longest = workload.prompt_tokens + workload.output
     found = capacity(
         model,

@@ -97,6 +97,7 @@ class Workload:
         default_factory=dict
     )  # requests a second by engine, from a run of the user's own
     source: str = ""
+    extra_rules: tuple[Path, ...] = ()  # the user's own folders with models, GPUs, providers
 
     @property
     def prompt_tokens(self) -> int:
@@ -157,7 +158,7 @@ def load_workloads(path: Path, *, described: bool = True) -> list[Workload]:
 
 
 def _workload(path: Path, data: Mapping[str, Any], number: int) -> Workload:
-    known = {item.name for item in fields(Workload)} - {"source"}
+    known = {item.name for item in fields(Workload)} - {"source", "extra_rules"}
     for key in data:
         if key not in known:
             close = difflib.get_close_matches(str(key), known, n=1)

@@ -367,7 +367,7 @@ def _write(records: Sequence[Any], path: Path) -> None:
 
 def _changed(workload: Workload, asked: Asked, current: str | None) -> Workload:
     """The workload with what the command line says, and with the engine that the code's own sinks show where the file names none."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"extra_rules": asked.extra_rules} if asked.extra_rules else {}
     if asked.current is not None:
         changes["current"] = asked.current
     elif workload.current == "none" and current in {"vllm", "sglang"}:

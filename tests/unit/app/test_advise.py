@@ -87,6 +87,16 @@ def test_measured_and_current_are_inputs(capsys, tmp_path):
     assert data["verdicts"][0]["verdict"] == "stay-on-sglang"
 
 
+def test_own_gpus_and_thresholds(capsys, tmp_path):
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "mine.toml").write_text(
+        '[[gpu]]\nname = "Abacus"\ntflops = 500\nbandwidth = 2000\nmemory = 64\neff_compute = 0.5\neff_memory = 0.7\nsource = "our own measurement"\n'
+    )
+    (tmp_path / "verdict.toml").write_text("[verdict]\npays = 1.0\n")
+    data = run_json(capsys, "--workload", small(tmp_path, gpu="Abacus"), "--extra-rules", tmp_path, "--no-tipping")
+    assert "Abacus" in data["assumptions"]["pool"]
+
+
 def test_an_api_is_judged_by_its_own_terms(capsys, tmp_path):
     path = tmp_path / "api.yaml"
     path.write_text(
