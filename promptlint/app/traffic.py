@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from promptlint.analysis.matching import Matcher
+from promptlint.analysis.matching import Matcher, Measured
 from promptlint.errors import UserError
 from promptlint.tokenizers.segments import SegmentTokenizer, Special
 from promptlint.traffic.anonymize import anonymous
@@ -25,6 +25,7 @@ __all__ = [
     "from_code",
     "lines",
     "measure",
+    "measure_code",
     "open_traffic",
     "synthesise",
     "token_counter",
@@ -191,6 +192,14 @@ def measure(traffic: Traffic, tokens: Tokens) -> Stats:
     return stats(
         (record, None if made is None else len(made.prompt) // 4) for record, made in _rendered(traffic, tokens)
     )
+
+
+def measure_code(traffic: Traffic, code: Iterable[Path]) -> Measured:
+    """What the traffic says of the call sites in some code: their requests, and each hole's values beside what the analysis guessed."""
+    from promptlint.analysis.matching import measure as measure_holes
+    from promptlint.traffic.read import load
+
+    return measure_holes(load(traffic), code_matcher(code))
 
 
 def anonymize(traffic: Traffic, tokens: Tokens, *, page: int, salt: str | None = None) -> Iterator[Record]:

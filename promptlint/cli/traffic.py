@@ -134,18 +134,30 @@ def convert(traffic: tuple[str, ...], output: Path | None, **given: Any) -> int:
 @command.command("stats")
 @_inputs
 @_tokens
+@click.option(
+    "--code",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Measure the call sites and holes of this code.",
+)
 @click.option("--output-format", type=click.Choice(("full", "json")), default="full", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file.")
 def stats(traffic: tuple[str, ...], output: Path | None, output_format: str, **given: Any) -> int:
     """Counts, lengths, sessions, rates and reported hit rates; of metrics, usage exports and launch lines too."""
-    from promptlint.app.traffic import Tokens, measure
+    from promptlint.app.traffic import Tokens, measure, measure_code
+    from promptlint.errors import UserError
     from promptlint.report.traffic import to_json, to_text
 
+    if given["code"] and "-" in traffic:
+        raise UserError("--code reads the traffic twice: name a file in place of standard input")
     source = _open(traffic, given)
     found = measure(source, Tokens(given["tokenizer"], given["render"]))
     status = _finish(source, found.records)
+    problems, skipped = list(source.problems), source.skipped
+    measured = measure_code(source, given["code"]) if given["code"] else None
     render = to_json if output_format == "json" else to_text
-    emit(render(found, source.problems, source.skipped), output)
+    emit(render(found, problems, skipped, measured), output)
     return status
 
 

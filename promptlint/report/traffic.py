@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from promptlint.advisor.diagnose.redact import masked
+from promptlint.analysis.matching import Measured, by_site
 from promptlint.report.escape import printable
 from promptlint.traffic.read import Problem
 from promptlint.traffic.record import CACHE_READ, CACHE_WRITE, INPUT
@@ -27,7 +29,57 @@ def _lengths(values: Sequence[int]) -> dict[str, Any] | None:
     }
 
 
-def to_json(found: Stats, problems: Sequence[Problem], skipped: int) -> str:
+def _code(measured: Measured) -> dict[str, Any]:
+    """Call sites with their requests and holes; the requests that fit none, and those that contradict the site that they name."""
+    holes = by_site(measured.holes)
+    return {
+        "call_sites": [
+            {
+                "id": site,
+                "requests": count,
+                "holes": [
+                    {
+                        "expression": one.hole.expression,
+                        "guessed": one.guessed.word,
+                        "measured": one.measured.word,
+                        "requests": one.requests,
+                        "distinct": one.distinct,
+                        "entropy": round(one.entropy, 3),
+                        "characters": round(one.characters, 1),
+                    }
+                    for one in holes.get(site, ())
+                ],
+            }
+            for site, count in measured.sites.most_common()
+        ],
+        "unmatched": measured.unmatched,
+        "mismatches": [
+            {"place": one.place, "call_site": one.call_site, "missing": masked(one.missing[:80])}
+            for one in measured.mismatches
+        ],
+    }
+
+
+def _code_text(measured: Measured) -> list[str]:
+    rows = []
+    holes = by_site(measured.holes)
+    for site, count in measured.sites.most_common():
+        rows.append(f"{printable(site)}: {count:,} requests")
+        rows.extend(
+            f"    {printable(one.hole.expression)}: {one.distinct:,} values in {one.requests:,} requests, {one.entropy:.1f} bits: "
+            f"{one.measured.word} (the analysis says {one.guessed.word})"
+            for one in holes.get(site, ())
+        )
+    if measured.unmatched:
+        rows.append(f"requests of no call site in this code: {measured.unmatched:,}")
+    rows.extend(
+        f"{printable(one.place)}: names {printable(one.call_site)}, whose text is not in it: {printable(masked(one.missing[:60]))!r}"
+        for one in measured.mismatches[:5]
+    )
+    return rows
+
+
+def to_json(found: Stats, problems: Sequence[Problem], skipped: int, measured: Measured | None = None) -> str:
     """All numbers; what is not known is null."""
     turns = sorted(found.sessions.values())
     rate = found.observed_hit_rate
@@ -60,10 +112,12 @@ def to_json(found: Stats, problems: Sequence[Problem], skipped: int) -> str:
             {"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems
         ],
     }
+    if measured is not None:
+        row["code"] = _code(measured)
     return json.dumps(row, indent=2, ensure_ascii=False) + "\n"
 
 
-def to_text(found: Stats, problems: Sequence[Problem], skipped: int) -> str:
+def to_text(found: Stats, problems: Sequence[Problem], skipped: int, measured: Measured | None = None) -> str:
     """The same for a reader: only what is known."""
     formats = ", ".join(f"{count:,} {name}" for name, count in found.formats.most_common())
     rows = [f"{found.requests:,} requests in {found.records:,} records ({formats})"]
@@ -98,4 +152,6 @@ def to_text(found: Stats, problems: Sequence[Problem], skipped: int) -> str:
         rows.append(f"lines that are no requests: {skipped:,}")
     if problems:
         rows.append(f"could not be read: {len(problems):,}")
+    if measured is not None:
+        rows += _code_text(measured)
     return "\n".join(rows) + "\n"

@@ -156,12 +156,15 @@ AIPERF = Format(
     lambda row: "text_input" in row or ("payload" in row and isinstance(row["payload"], Mapping)),
     _read_aiperf,
 )
-DYNAMO = Format(
-    "dynamo",
-    "NVIDIA Dynamo request traces",
-    lambda row: text_or_none(row.get("schema")).startswith("dynamo.") or ("replay" in row and "request_id" in row),
-    _read_dynamo,
-)
+
+
+def _is_dynamo(row: Mapping[str, Any]) -> bool:
+    """A record of the request trace, bare or in its sink's envelope."""
+    inner = _inner(row, "event") or row
+    return text_or_none(inner.get("schema")).startswith("dynamo.") or ("replay" in row and "request_id" in row)
+
+
+DYNAMO = Format("dynamo", "NVIDIA Dynamo request traces", _is_dynamo, _read_dynamo)
 WEKA = Format(
     "weka",
     "agent runs with block hashes (id, block_size, requests)",

@@ -326,3 +326,21 @@ def test_time_order_keeps_records_without_a_time_behind_their_neighbour():
 
     rows = [Record(id="b", timestamp=2.0), Record(id="c"), Record(id="a", timestamp=1.0)]
     assert [record.id for record in in_time_order(rows)] == ["a", "b", "c"]
+
+
+def test_dynamo_envelopes_payloads_and_tools(tmp_path):
+    end = json.loads(S.OTHER["dynamo"])
+    rows = [
+        {"timestamp": 5, "event": end},
+        {"schema": "dynamo.request.trace.v1", "event_type": "tool_end", "tool": {"tool_call_id": "t"}},
+        {
+            "schema": "dynamo.request.trace.v1",
+            "event_type": "request_payload",
+            "request": {"request_id": "r2", "payload": {"messages": S.MESSAGES}},
+        },
+        {"schema": "dynamo.request.trace.v1", "event_type": "request_end", "request": {"request_id": "r3"}},
+    ]
+    traffic, records = read(tmp_path, "".join(map(S.line, rows)))
+    assert [(record.id, record.hash_ids) for record in records] == [("r1", [11, 12, 13]), ("r2", None)]
+    assert records[1].messages == S.MESSAGES
+    assert [problem.line for problem in traffic.problems] == [4]

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import traffic_samples as S
@@ -280,3 +281,13 @@ def test_traffic_from_a_workload(tmp_path):
     path = tmp_path / "t.jsonl"
     assert promptlint("traffic", "synth", "--workload", tmp_path / "w.yaml", "-o", path).exit_code == 0
     assert len(set(simulate(path)[1:])) == 1
+
+
+def test_stats_measure_the_holes_of_code():
+    folder = Path(__file__).parents[3] / "examples" / "support_bot"
+    text = promptlint("traffic", "stats", folder / "traffic.jsonl", "--code", folder).stdout
+    assert "datetime.now().isoformat(): 18 values in 18 requests, 4.2 bits: request" in text
+    row = json.loads(
+        promptlint("traffic", "stats", folder / "traffic.jsonl", "--code", folder, "--output-format", "json").stdout
+    )
+    assert row["code"]["call_sites"][0]["requests"] == 18
