@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from types import ModuleType
@@ -15,7 +15,7 @@ from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, dearest_first, short
 from promptlint.errors import UserError
 from promptlint.finding import Finding, Note
-from promptlint.ir import Confidence, Prompt, Reading
+from promptlint.ir import Confidence, Prompt, Reading, Volatility
 
 __all__ = ["CheckResult", "parameters", "run"]
 
@@ -87,16 +87,24 @@ def _load(name: str) -> ModuleType:
     return module
 
 
-def _settled(raised: Iterable[tuple[int, Raised]]) -> list[Finding]:
+def _settled(raised: Sequence[tuple[int, Raised]]) -> list[Finding]:
     """Where several rules describe one value, the one with the smallest precedence number speaks, of those that are shown by default if there are any."""
     best: dict[Hashable, tuple[bool, int]] = {}
     for precedence, each in raised:
         if each.subject is not None:
             rank = _doubtful(each.finding), precedence
             best[each.subject] = min(rank, best.get(each.subject, rank))
+    # A known source that changes at each turn or more often explains all that stands at its place.
+    explained = {
+        each.finding.span
+        for _, each in raised
+        if _is_source(each) and not _doubtful(each.finding) and (each.finding.volatility or 0) >= Volatility.TURN
+    }
     settled: dict[Hashable, Finding] = {}
     for number, (precedence, each) in enumerate(raised):
         if each.subject is not None and (_doubtful(each.finding), precedence) != best[each.subject]:
+            continue
+        if each.subject is not None and not _is_source(each) and each.finding.span in explained:
             continue
         # One rule may raise one subject several times (a slot through which several values come): the surest and dearest is kept.
         key = number if each.subject is None else (each.finding.rule, each.subject, each.finding.call_site)
@@ -104,6 +112,11 @@ def _settled(raised: Iterable[tuple[int, Raised]]) -> list[Finding]:
         if known is None or _rank(each.finding) > _rank(known):
             settled[key] = each.finding
     return list(settled.values())
+
+
+def _is_source(raised: Raised) -> bool:
+    """Whether the subject is a known source, not a value of which only its name or its use is known."""
+    return isinstance(raised.subject, tuple) and raised.subject[-1] != "other"
 
 
 def _doubtful(finding: Finding) -> bool:

@@ -65,7 +65,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             if params.growing_system == "only" and not in_growing_system:
                 continue
             sources = params.sources if in_growing_system else (*params.sources, *params.sources_elsewhere)
-            if hole.origins and not any(_counts(origin, sources, params) for origin in hole.origins):
+            if hole.origins and not any(_counts(_of_its_object(each, hole), sources, params) for each in hole.origins):
                 continue
             for origin in origins_of(hole):
                 if not _counts(origin, sources, params) or origin.volatility < least or not _fits(origin, hole, params):
@@ -86,7 +86,8 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
     """
     strong: dict[tuple[str, bool], Origin] = {}
     weak: list[Origin] = []
-    for origin in hole.origins:
+    for given in hole.origins:
+        origin = _of_its_object(given, hole)
         if origin.kind in STRONG:
             key = (origin.kind, origin.at_import)
             known = strong.get(key)
@@ -114,6 +115,16 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
     if weak:
         found.append(max(weak, key=lambda each: (each.confidence, each.volatility)))
     return tuple(found)
+
+
+def _of_its_object(origin: Origin, hole: Hole) -> Origin:
+    """A counter that is another attribute of the same object makes the object a state; the attribute that is printed counts nothing."""
+    counted = origin.expression.rsplit(".", 1)
+    printed = hole.expression.strip("{} ").rsplit(".", 1)
+    if origin.kind != "counter" or len(counted) != 2 or len(printed) != 2:
+        return origin
+    attributes = counted[1].isidentifier() and printed[1].isidentifier()
+    return replace(origin, kind="state") if attributes and counted[1] != printed[1] else origin
 
 
 def _counts(origin: Origin, sources: tuple[str, ...], params: Params) -> bool:

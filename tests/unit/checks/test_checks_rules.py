@@ -406,3 +406,16 @@ def test_an_object_through_which_much_flows_is_no_sure_source():
 
     assert confidence("random", "setting", "request", "context") is Confidence.HIGH
     assert confidence("random", "setting", "request", "context", "unknown") is Confidence.LOW
+
+
+def test_a_counter_in_another_attribute_makes_the_object_a_state():
+    def rule(expression):
+        s = Source()
+        span = s.span()
+        origin = Origin("counter", Volatility.TURN, Confidence.MEDIUM, "self.health_points", span)
+        hole = Hole(expression, span, Volatility.TURN, Confidence.MEDIUM, (origin,))
+        [found] = findings(s.prompt(s.user(hole, s.text(LONG))))
+        return found.rule
+
+    assert rule("winner.health_points") == "counter-in-prefix"
+    assert rule("winner.name") == "request-data-before-static"
