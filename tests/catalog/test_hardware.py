@@ -26,6 +26,5 @@ def test_every_row_has_a_source_and_sane_figures():
         assert gpu.source
         assert 0 < gpu.eff_compute <= 1
         assert 0 < gpu.eff_memory <= 1
-        assert (
-            gpu.tflops * 1e12 / (gpu.bandwidth * 1e9) > 50
-        )  # every GPU computes far more than 50 operations in the time of one byte
+        # Every GPU computes far more than 30 operations in the time of one byte.
+        assert gpu.tflops * 1e12 / (gpu.bandwidth * 1e9) > 30
