@@ -5,7 +5,22 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-WORDS = "alpha beta gamma delta river stone cloud engine letter garden silver winter copper harbour".split()
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "river",
+    "stone",
+    "cloud",
+    "engine",
+    "letter",
+    "garden",
+    "silver",
+    "winter",
+    "copper",
+    "harbour",
+]
 
 
 @dataclass
@@ -234,7 +249,7 @@ class Generator:
         elif style == 2:
             send = [
                 "    messages = []", f'    messages += [dict(role="system", content={system})]', "    for d in docs:", f'        messages.append({{"role": "user", "content": {self.literal()} + d}})',
-                f'    send(client, messages, {question})',
+                f"    send(client, messages, {question})",
             ]  # fmt: skip
         else:
             send = [

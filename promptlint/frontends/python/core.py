@@ -229,14 +229,12 @@ class Core:
             volatility = min(volatility, Volatility.PROCESS)
         return Origin(kind, volatility, confidence, expression, span, (), at_import)
 
-    def by_name(
-        self, expression: str, span: Span, frame: Frame | None, *names: str, type: str = "", **rest: Any
-    ) -> Opaque:
+    def by_name(self, expression: str, span: Span, frame: Frame | None, *names: str, **rest: Any) -> Opaque:
         """A value about which only its name is known."""
         name = names[0] if names else identifier(expression)
         fact = self.best_fact(*names, name)
         origin = self.origin(fact.origin, fact.volatility, fact.confidence, expression, span, frame)
-        return Opaque(expression, span, (origin,), name, type, fact.kind, fact.growth, **rest)
+        return Opaque(expression, span, (origin,), name, "", fact.kind, fact.growth, **rest)
 
     def unknown(
         self, expression: str, span: Span, frame: Frame | None, *parts: tuple[Origin, ...], name: str = ""
@@ -251,7 +249,7 @@ class Core:
         origin = self.origin("unknown", Volatility.REQUEST, Confidence.LOW, expression, span, frame)
         return Opaque(expression, span, merge_origins(carried, (origin,)), name)
 
-    def derived(self, expression: str, span: Span, *values: Value | None, name: str = "", type: str = "") -> Opaque:
+    def derived(self, expression: str, span: Span, *values: Value | None, name: str = "") -> Opaque:
         """The result of a computation that depends on its operands only."""
         steps: tuple[Step, ...] = ()
         parameter = False
@@ -264,7 +262,7 @@ class Core:
             span,
             merge_origins(*(origins_of(value) for value in values)),
             name,
-            type,
+            "",
             steps=steps,
             parameter=parameter,
         )
@@ -341,7 +339,7 @@ class Core:
                     if whole is not None
                     else (Text("'", span.inexact()), *text, Text("'", span.inexact()))
                 )
-            if spec and spec not in {"s"}:
+            if spec and spec != "s":
                 whole = static_text(text)
                 if whole is not None:
                     try:
@@ -448,7 +446,8 @@ class Core:
         if isinstance(value, List):
             if value.disorder or (style == "repr" and value.kind == "set" and value.items):
                 return (self.hole(self.derived(expression, span, value), expression, span),)
-            opening, closing = {"list": "[]", "tuple": "()", "set": "{}"}[value.kind] if style == "repr" else "[]"
+            brackets = {"list": "[]", "tuple": "()", "set": "{}"}[value.kind] if style == "repr" else "[]"
+            opening, closing = brackets[0], brackets[1]
             if not value.items:
                 return (fixed(opening + closing),)
             inner: list[Segment] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
 from collections.abc import Callable
 from dataclasses import replace
@@ -126,7 +127,7 @@ class Expressions(Core):
 
     def literal(self, node: ast.Constant, module: Module) -> Str:
         """A plain string literal with exact places."""
-        value: str = node.value
+        value = str(node.value)
         if not value:
             return Str(())
         span = module.span(node)
@@ -958,4 +959,4 @@ def _is_texty(value: Value) -> bool:
     return isinstance(value, Opaque) and value.type == "str"
 
 
-_BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
+_BUILTINS = frozenset(dir(builtins))

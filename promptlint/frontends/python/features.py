@@ -76,7 +76,7 @@ def _look(root: ast.AST) -> Features:
                 ):
                     continue
         elif isinstance(node, ast.Name):
-            text = text or (isinstance(node.ctx, ast.Store) and bool(PROMPTISH & set(words(node.id))))
+            text = text or (isinstance(node.ctx, ast.Store) and not PROMPTISH.isdisjoint(words(node.id)))
             continue
         elif isinstance(node, ast.Call):
             calls.add(_last(node.func))
@@ -84,7 +84,7 @@ def _look(root: ast.AST) -> Features:
         elif isinstance(node, ast.SetComp):
             text = True
         elif isinstance(node, ast.JoinedStr):
-            text = text or sum(len(part.value) for part in node.values if isinstance(part, ast.Constant)) >= WORDY
+            text = text or sum(len(str(part.value)) for part in node.values if isinstance(part, ast.Constant)) >= WORDY
         elif isinstance(node, ast.Constant):
             if isinstance(node.value, str) and (
                 node.value in {"role", "system"} or (len(node.value) >= WORDY and " " in node.value)
@@ -136,9 +136,11 @@ def worth_executing(node: ast.Call, sends: frozenset[str] | set[str], small: boo
         name in _CHANGING
         or name in sends
         or small
-        or isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Call)
-        and _last(node.func.value.func) == "super"
+        or (
+            isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Call)
+            and _last(node.func.value.func) == "super"
+        )
     ):
         return True
     for argument in (*node.args, *(keyword.value for keyword in node.keywords)):

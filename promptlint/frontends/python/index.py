@@ -358,9 +358,8 @@ class _Walk:
                 if name:
                     calls.setdefault(name, []).append(CallPlace(node, function))  # type: ignore[arg-type]
                 if cls is not None and function is not None and name in _CHANGING and type(target) is ast.Attribute:
-                    self._write(
-                        cls, function, target.value, node, "append" if name in {"append", "extend", "add"} else "other"
-                    )  # type: ignore[attr-defined]
+                    how = "append" if name in {"append", "extend", "add"} else "other"
+                    self._write(cls, function, target.value, node, how)
             elif kind is ast.JoinedStr:
                 if _size(node) >= LONG_TEXT:  # type: ignore[arg-type]
                     literals.append((node, function, False))  # type: ignore[arg-type]

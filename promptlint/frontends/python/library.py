@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from promptlint.catalog.sources import Source
 from promptlint.frontends.python.calls import Calls
@@ -49,7 +50,9 @@ def _known(source: Source) -> Confidence:
 
 
 class Library(Calls):
-    """`call_library`, `call_unknown`, templates and files."""
+    """`call_library`, `call_unknown` and templates."""
+
+    _handlers_by_path: ClassVar[dict[str, Callable[..., Value | None]]] = {}  # filled below the class
 
     def call_library(self, callee: Lib, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The value of a call of a library function, constructor or method."""
@@ -904,8 +907,10 @@ class Library(Calls):
     def fill_docstring(self, template: Str, frame: Frame) -> Value:
         """A docstring template with the parameters bound."""
         keywords = dict(frame.locals)
-        places = {name: value.span for name, value in keywords.items() if isinstance(value, Opaque)}
-        return self.fill_jinja(template, Arguments(keywords=keywords, places=dict(places)), frame)
+        places: dict[int | str, Span] = {
+            name: value.span for name, value in keywords.items() if isinstance(value, Opaque)
+        }
+        return self.fill_jinja(template, Arguments(keywords=keywords, places=places), frame)
 
 
 class _Super:
@@ -939,7 +944,7 @@ def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-Library._handlers_by_path = {  # type: ignore[attr-defined]
+Library._handlers_by_path = {
     "str": Library._call_str, "repr": Library._call_str, "format": Library._call_format, "sorted": Library._call_sorted, "list": Library._call_list, "tuple": Library._call_list,
     "dict": Library._call_dict, "len": Library._call_len, "enumerate": Library._call_enumerate, "zip": Library._call_zip, "range": Library._call_range,
     "reversed": Library._call_reversed, "isinstance": Library._call_isinstance, "getattr": Library._call_getattr, "super": Library._call_super,

@@ -101,9 +101,9 @@ class Methods(Objects):
             values = arguments.get(0)
             if isinstance(values, Dict):
                 keywords = {entry.key: entry.value for entry in values.entries}
-                places = {entry.key: entry.placed for entry in values.entries}
+                places: dict[int | str, Span] = {entry.key: entry.placed for entry in values.entries}
                 return self.format(
-                    text, Arguments(keywords=keywords, rest_keywords=values.rest, places=dict(places)), node, frame
+                    text, Arguments(keywords=keywords, rest_keywords=values.rest, places=places), node, frame
                 )
             return self.format(
                 text,

@@ -76,15 +76,8 @@ def _plain(literal: str) -> str:
         return "'" + _ASCII.sub("_", literal[1:-1]) + "'"
     body = _ASCII.sub("_", literal)
     if len(body.split("\n")[0]) < 3 or len(body.split("\n")[-1]) < 3:
-        # Too short for three quotes on a line: brackets hold the lines together.
-        return (
-            "("
-            + "'"
-            + "_" * (len(body.split("\n")[0]) - 3)
-            + "'"
-            + "".join("\n" + " " * len(line) for line in body.split("\n")[1:])[:-1]
-            + ")"
-        )
+        # Too short for three quotes on a line: nothing older has this extent.
+        return literal
     return "'''" + body[3:-3] + "'''"
 
 
@@ -128,5 +121,5 @@ def _alias(text: str, masked: str, match: re.Match[str]) -> str:
     return _brackets(text, masked, match) if match.group(3) == "[" else text
 
 
-def _exception(text: str, masked: str, match: re.Match[str]) -> str:
+def _exception(text: str, _masked_text: str, match: re.Match[str]) -> str:
     return _blank(text, match.start(1), match.end(1))

@@ -318,16 +318,16 @@ class Objects(Statements):
 
     def bases(self, info: ClassInfo) -> tuple[Any, ...]:
         """The evaluated base classes."""
-        if info._bases is None:  # noqa: SLF001
-            info._bases = ()  # noqa: SLF001
+        if info._bases is None:
+            info._bases = ()
             frame = self.module_frame(info.module)
             result = []
             for base in info.node.bases:
                 expression = base.value if isinstance(base, ast.Subscript) else base
                 if isinstance(expression, ast.Name | ast.Attribute):
                     result.append(self.eval(expression, frame))
-            info._bases = tuple(result)  # noqa: SLF001
-        return info._bases  # noqa: SLF001
+            info._bases = tuple(result)
+        return info._bases
 
     def library_bases(self, info: ClassInfo) -> list[str]:
         """Dotted names of the bases that come from libraries."""

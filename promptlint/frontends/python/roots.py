@@ -400,7 +400,7 @@ class Interpreter(Hooks):
 
     def _open_slots(self, segments: Segments, syntax: str, frame: Frame) -> Segments:
         """The slots of a text that nobody is seen to fill: holes by their names."""
-        if syntax == "jinja2" or syntax == "mustache":
+        if syntax in {"jinja2", "mustache"}:
             where = self.map_of(Str(segments))
             whole = static_text(segments)
             if where is None or whole is None:
@@ -523,7 +523,7 @@ class Interpreter(Hooks):
         for node, function, _ in module.literals:
             if function is not None:
                 continue
-            if isinstance(node, ast.Constant) and not any(mark in node.value for mark in "{$%"):
+            if isinstance(node, ast.Constant) and not any(mark in str(node.value) for mark in "{$%"):
                 continue
             name = min(
                 ((end - begin, found) for begin, end, found in names if begin <= node.lineno <= end), default=(0, "")

@@ -9,8 +9,8 @@ from typing import Any
 from promptlint.catalog.names import words
 from promptlint.catalog.sdk import Argument, Generic, Sink
 from promptlint.frontends.python.core import Arguments, identifier
-from promptlint.frontends.python.index import FunctionInfo, Module
 from promptlint.frontends.python.files import Files
+from promptlint.frontends.python.index import FunctionInfo, Module
 from promptlint.frontends.python.text import Segments, static_text
 from promptlint.frontends.python.values import (
     Alt,
@@ -662,19 +662,11 @@ def _settle(blocks: list[BlockNode]) -> list[BlockNode]:
     flat = [block for block in blocks if isinstance(block, Block)]
     last = next((block for block in reversed(flat) if block.role == "user" and block.kind is BlockKind.QUESTION), None)
     result: list[BlockNode] = []
-    for node in blocks:
-        if (
-            isinstance(node, Block)
-            and node is not last
-            and node.role in {"user", "assistant"}
-            and last is not None
-            and blocks.index(node) < blocks.index(last)
-        ):
-            if (
-                node.kind in {BlockKind.QUESTION, BlockKind.HISTORY}
-                and all(isinstance(segment, Text) for segment in node.segments)
-                and node.segments
-            ):
+    for index, node in enumerate(blocks):
+        earlier = last is not None and index < blocks.index(last)
+        if earlier and isinstance(node, Block) and node.role in {"user", "assistant"}:
+            worded = bool(node.segments) and all(isinstance(segment, Text) for segment in node.segments)
+            if worded and node.kind in {BlockKind.QUESTION, BlockKind.HISTORY}:
                 node = replace(node, kind=BlockKind.EXAMPLES)
         result.append(node)
     return result

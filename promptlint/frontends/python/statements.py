@@ -662,19 +662,14 @@ class Statements(Expressions):
             if size == 0 or grown[:size] == before.segments:
                 delta = grown[size:]
                 return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
-            if (
-                size
-                and isinstance(before.segments[-1], Text)
-                and size <= len(grown)
-                and isinstance(grown[size - 1], Text)
-                and grown[: size - 1] == before.segments[:-1]
-            ):
+            last = before.segments[-1]
+            joined = grown[size - 1] if size <= len(grown) else None
+            same = isinstance(last, Text) and isinstance(joined, Text) and grown[: size - 1] == before.segments[:-1]
+            if same and isinstance(last, Text) and isinstance(joined, Text) and joined.value.startswith(last.value):
                 # The last text was merged with what follows it in the source.
-                last, joined = before.segments[-1], grown[size - 1]
-                if joined.value.startswith(last.value):
-                    tail = self.texts.keep(joined, [(len(last.value), len(joined.value))])
-                    delta = (*((tail,) if tail is not None else ()), *grown[size:])
-                    return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
+                tail = self.texts.keep(joined, [(len(last.value), len(joined.value))])
+                delta = (*((tail,) if tail is not None else ()), *grown[size:])
+                return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
             if grown[len(grown) - size :] == before.segments:
                 delta = grown[: len(grown) - size]
                 return Str(merge((Repeat(hole, delta, over.span, Growth.INSERT), *before.segments)))

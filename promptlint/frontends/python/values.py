@@ -374,6 +374,8 @@ Value: TypeAlias = (
     | Class
     | Bound
     | Template
+    | Pipe
+    | Place
     | Message
     | Alt
     | List

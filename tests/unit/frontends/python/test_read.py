@@ -227,7 +227,9 @@ def test_branches_stay_in_the_tree(sink: Sink) -> None:
         "def ask(client, debug):\n    s = 'Head. '\n    if debug:\n        s += 'Debug. '\n    s += 'Tail.'\n    return client.chat.completions.create(messages=[{'role': 'system', 'content': s}])\n"
     )
     head, choice, tail = blocks(prompt)[0].segments
-    assert isinstance(head, Text) and isinstance(choice, Choice) and isinstance(tail, Text)
+    assert isinstance(choice, Choice)
+    assert isinstance(head, Text)
+    assert isinstance(tail, Text)
     assert [len(arm) for arm in choice.arms] == [1, 0]
     assert choice.guard.expression == "debug"
 
