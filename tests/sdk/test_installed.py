@@ -137,8 +137,9 @@ def _annotated(value: Any, part: str) -> Any:
     hint = inspect.get_annotations(value)[part]
     if inspect.isclass(hint):
         return hint
-    for module in _imported_modules(importlib.import_module(value.__module__), str(hint)):
-        found = getattr(imported(module), str(hint), None)
+    name = str(hint).strip("'\"")  # an annotation within quotes, in a file whose annotations are texts anyway
+    for module in _imported_modules(importlib.import_module(value.__module__), name):
+        found = getattr(imported(module), name, None)
         if inspect.isclass(found):
             return found
     raise Missing(f"{value.__name__}.{part} is not a class")
