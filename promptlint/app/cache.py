@@ -51,6 +51,8 @@ class Cache:
         self.folder = settings.cache_dir or settings.root / FOLDER
         self.path = self.folder / f"check-{_key(settings, request, discovery)}.json"
         self.overlaid = set(request.overlay or {})
+        self.python = [path for path in discovery.files if path.suffix == ".py"]
+        self.before: dict[Path, str] = {}  # digests of the Python files before the analysis: it looks at all of them
         self.known = 0  # token counts that stand in the cache already
 
     def load(self) -> model.CheckReport | None:
@@ -64,8 +66,9 @@ class Cache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
-    def load_counts(self) -> None:
-        """Give the analysis the token counts of earlier runs; a damaged file gives none."""
+    def prepare(self) -> None:
+        """Before an analysis: note the state of the files that it will look at, and give it the token counts of earlier runs."""
+        self.before = {path: _digest(path) for path in self.python}
         with contextlib.suppress(OSError, ValueError, RecursionError):
             counts = json.loads((self.folder / _COUNTS).read_bytes())
             if isinstance(counts, dict):
@@ -79,8 +82,9 @@ class Cache:
 
     def store(self, report: model.CheckReport, project: Project) -> None:
         """Keep a report. Nothing happens when the folder cannot be written."""
-        read = set(project.digests) | set(project.refused)
-        files = {str(path): project.digests.get(path) or _digest(path) for path in sorted(read - self.overlaid)}
+        known = self.before | project.digests  # what was read in full counts as it was when it was read
+        read = set(known) | set(project.refused)
+        files = {str(path): known.get(path) or _digest(path) for path in sorted(read - self.overlaid)}
         content = json.dumps({"files": files, "report": model.dump(report)}, separators=(",", ":"))
         with contextlib.suppress(OSError):
             _prepare(self.folder)
@@ -118,6 +122,7 @@ def _parts(settings: Settings, request: Request, discovery: Discovery) -> Iterat
     for item in discovery.listed:
         if item.role != "skipped":
             yield f"{item.path}\0{item.role}\0{item.given}"
+    yield discovery.unlisted
     for problem in discovery.problems:
         yield repr(problem)
 

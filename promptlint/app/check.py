@@ -44,6 +44,7 @@ class Request:
     working_directory: Path
     overlay: Mapping[Path, str] | None = None
     changed: bool = False
+    traffic: tuple[str, ...] = ()  # logs whose measured volatility takes the place of guesses
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ def check(settings: Settings, request: Request, *, use_cache: bool = True) -> mo
     known = cache.load()
     if known is not None:
         return known
-    cache.load_counts()
+    cache.prepare()
     analysis = analyse(settings, request, discovery)
     report = _report(analysis, request, selection)
     cache.store(report, analysis.project)
@@ -99,6 +100,10 @@ def analyse(settings: Settings, request: Request, discovery: Discovery | None = 
         overlay=dict(request.overlay or {}),
     )
     reading = read_project(project, discovery, settings.extra_rules)
+    if request.traffic:
+        from promptlint.app.traffic import measured_reading
+
+        reading = measured_reading(reading, request.traffic)
     assumptions = assumptions_of(settings)
     rules = load_rules(settings.extra_rules)
     return Analysis(project, discovery, reading, run(reading, rules, assumptions), assumptions, rules)

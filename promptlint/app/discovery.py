@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import hashlib
 import os
 import re
 import stat
@@ -61,6 +62,7 @@ class Discovery:
     prompts: list[Path] = field(default_factory=list)
     listed: list[Listed] = field(default_factory=list)
     problems: list[Unread] = field(default_factory=list)
+    unlisted: str = ""  # digest of the names of all other files: code may load them, so a new one may matter
 
     def add(self, path: Path) -> None:
         """Take in one more given file, whatever its name: text that stands in for a file need not exist on disk."""
@@ -131,6 +133,7 @@ class _Walk:
         self.seen: set[str] = set()
         self.told: set[str] = set()  # skipped folders and files that are listed already
         self.reported: set[tuple[str, str]] = set()
+        self.others = hashlib.blake2b(digest_size=16)
         self.ignores = _Ignores(settings.root) if settings.respect_gitignore else None
         self.exclude = _Globs((*settings.exclude, *settings.extend_exclude))
         self.include = _Globs((*settings.include, *settings.extend_include))
@@ -167,6 +170,7 @@ class _Walk:
 
     def finish(self) -> Discovery:
         found = self.found
+        found.unlisted = self.others.hexdigest()
         found.files.sort()
         found.jinja.sort()
         found.prompts.sort()
@@ -199,6 +203,9 @@ class _Walk:
                 self._problem(folder, f"folder cannot be read: {error.strerror or error}")
                 continue
             names = {row.name for row in rows}
+            if "CACHEDIR.TAG" in names and folder != str(top):
+                self._skip(folder, "cache folder", given)
+                continue
             package = package or "__init__.py" in names
             if rules is not None and ".gitignore" in names:
                 rules.load(folder)
@@ -276,6 +283,7 @@ class _Walk:
         suffix = os.path.splitext(row.name)[1].lower()  # noqa: PTH122
         wanted = suffix in _KNOWN or self.include.matches(row.path, self.settings.root)
         if not wanted or not row.is_file():
+            self.others.update(os.fsencode(row.path) + b"\0")
             return
         why = self._file_reason(row.path, row.name, rules, tests)
         if why:

@@ -61,12 +61,25 @@ def test_second_run_reads_nothing(project):
         lambda root: (root / "b.py").write_text(""),
         lambda root: (root / "a.py").unlink(),
         lambda root: (root / "elsewhere.cfg").write_text(""),
+        lambda root: (root / "new.tpl").write_text(""),  # code may look for it
     ],
 )
 def test_any_change_is_noticed(project, change):
     root, runs = project
     once(root)
     change(root)
+    once(root)
+    assert len(runs) == 2
+
+
+def test_a_python_file_that_was_looked_at_without_being_read_counts(project, monkeypatch):
+    root, _ = project
+    runs = []
+    monkeypatch.setattr(pipeline, "read_project", lambda project, *_: runs.append(project) or Reading())
+    once(root)
+    once(root)
+    assert len(runs) == 1
+    (root / "a.py").write_text("x = 'now a prompt'\n")
     once(root)
     assert len(runs) == 2
 
@@ -175,6 +188,13 @@ def test_parallel_runs(project):
     assert all(report == reports[0] for report in reports)
     assert len(list((root / storage.FOLDER).glob("check-*.json"))) == 1
     assert not list((root / storage.FOLDER).glob(".writing-*"))
+
+
+def test_a_cache_inside_the_project_is_none_of_its_files(project):
+    root, runs = project
+    for _ in range(2):
+        once(root, cache_dir=root / "out" / "cache")
+    assert len(runs) == 1
 
 
 def test_old_entries_are_removed(project, monkeypatch):
