@@ -389,7 +389,7 @@ def with_measured(
 ) -> Reading:
     """The reading with measured volatility and size in place of guesses, for holes seen in at least `least` requests.
 
-    `tokens` is the number of characters a token has on average; sizes are marked as measured.
+    `tokens` is the number of characters a token has on average; sizes are marked as measured. The reasons why a hole changes stay, at the measured level.
     """
     known = {id(one.hole): one for one in measures if one.requests >= least}
     if not known:
@@ -400,7 +400,11 @@ def with_measured(
         if one is None:
             return value
         size = max(1, round(one.characters / tokens)) if one.characters else 0
-        return replace(value, volatility=one.measured, confidence=Confidence.HIGH, tokens=size, tokens_from="measured")
+        level = max(one.measured, Volatility.PROCESS)  # the source does not fix it, however steady the log was
+        origins = tuple(replace(origin, volatility=level, confidence=Confidence.HIGH) for origin in value.origins)
+        return replace(
+            value, volatility=level, confidence=Confidence.HIGH, origins=origins, tokens=size, tokens_from="measured"
+        )
 
     def node(value: Any) -> Any:
         if isinstance(value, Hole):

@@ -11,6 +11,7 @@ from typing import Any
 
 from promptlint.analysis.matching import Matcher, Measured
 from promptlint.errors import UserError
+from promptlint.ir import Reading
 from promptlint.tokenizers.segments import SegmentTokenizer, Special
 from promptlint.traffic.anonymize import anonymous
 from promptlint.traffic.read import Traffic
@@ -26,6 +27,7 @@ __all__ = [
     "lines",
     "measure",
     "measure_code",
+    "measured_reading",
     "open_traffic",
     "synthesise",
     "token_counter",
@@ -192,6 +194,20 @@ def measure(traffic: Traffic, tokens: Tokens) -> Stats:
     return stats(
         (record, None if made is None else len(made.prompt) // 4) for record, made in _rendered(traffic, tokens)
     )
+
+
+def measured_reading(reading: Reading, paths: Iterable[str]) -> Reading:
+    """The reading with what traffic says of its holes in place of guesses. Raises UserError when no request belongs to the code."""
+    from promptlint.analysis.matching import measure as measure_holes
+    from promptlint.analysis.matching import with_measured
+    from promptlint.traffic.read import load
+
+    traffic = open_traffic(paths)
+    found = measure_holes(load(traffic), Matcher([prompt for prompt in reading.prompts if prompt.origin != "template"]))
+    if not found.sites:
+        first = f"; first problem: {traffic.problems[0]}" if traffic.problems else ""
+        raise UserError(f"no request in {' '.join(map(str, paths))} belongs to a call site of this code{first}")
+    return with_measured(reading, found.holes)
 
 
 def measure_code(traffic: Traffic, code: Iterable[Path]) -> Measured:
