@@ -37,7 +37,7 @@ def test_the_programs_of_a_page(name, case, tmp_path):
 def test_only_pages_lie_in_the_folders_of_pages():
     for category in CATEGORIES:
         folder = rules_root() / category
-        assert [path.name for path in folder.iterdir() if path.suffix != ".md"] == []
+        assert [path.name for path in folder.glob("*") if path.suffix != ".md"] == []
 
 
 @pytest.mark.parametrize(
