@@ -321,7 +321,7 @@ def levers(
 ) -> tuple[list[tuple[Lever, Lever]], EngineResult]:
     """Each lever alone and on top of those before it, in the order prompts, routing, capacity, settings, engine; and the result with all but the engine.
 
-    A lever that changes nothing (prompts in their best order already, one replica) is listed with a gain of 1. `engines` are results on the workload as it is.
+    A lever that changes nothing (prompts in their best order already, one replica) is listed with a gain of 1, and so is, in the best order, one that would only cost. `engines` are results on the workload as it is.
     """
     found: list[tuple[Lever, Lever]] = []
     runs = _Runs(workload, engines, given)
@@ -333,8 +333,13 @@ def levers(
         if variant.engine != base.engine:
             stacked = runs.best(grown, variant.engine, order=ordered, schedules=variant.schedules)
         else:
-            grown, ordered, schedules = variant.apply(grown), ordered or variant.order, variant.schedules or schedules
-            stacked = tuned = runs.best(grown, base.engine, order=ordered, schedules=schedules)
+            tried = variant.apply(grown), ordered or variant.order, variant.schedules or schedules
+            stacked = runs.best(tried[0], base.engine, order=tried[1], schedules=tried[2])
+            if stacked.requests_per_second >= tuned.requests_per_second:
+                grown, ordered, schedules = tried
+                tuned = stacked
+            else:  # a lever that costs more than it brings is left out of what follows
+                stacked = tuned
         found.append((_lever(variant, alone, base, workload), _lever(variant, stacked, base, grown)))
     return found, tuned
 

@@ -131,6 +131,15 @@ def test_replicas_without_a_cache_aware_router_come_first():
     assert verdict(replace(fleet, router="cache-aware")) != "fix-routing-first"
 
 
+def test_a_lever_that_costs_is_left_out_of_the_best_order():
+    # Two replicas and one prefix: the cache-aware router sends everything to one of them until the load is far out of balance.
+    found = advise_pool(replace(example("rag_one_document"), replicas=2, requests=120), BOOK, tipping=False)
+    levers = {alone.name: (alone, stacked) for alone, stacked in found.levers}
+    assert levers["routing"][0].gain < 0.9
+    assert levers["routing"][1].gain == 1.0
+    assert found.verdict.verdict == "measure-first"
+
+
 def test_attention_that_is_not_modelled_is_measured_first():
     found = advise_pool(replace(example("rag_one_document"), model="gpt-oss-20b", requests=120), BOOK, tipping=False)
     assert (found.verdict.verdict, found.verdict.rule.name) == ("measure-first", "attention that is not modelled")
