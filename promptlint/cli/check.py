@@ -47,6 +47,12 @@ _STDIN = Path("-")
     metavar="FILE",
     help="Name of the text that `-` reads from stdin.",
 )
+@click.option(
+    "--traffic",
+    multiple=True,
+    metavar="FILE",
+    help="Traffic log: measured volatility of its values in place of guesses.",
+)
 @click.option("--statistics", is_flag=True, help="Count findings and tokens lost by rule.")
 @click.option("--show-files", is_flag=True, help="List what is read and what is not, and why.")
 @click.option("--show-settings", is_flag=True, help="Print the settings in force.")
@@ -61,7 +67,7 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     paths, overlay = _stdin(paths or (Path(),), given.pop("stdin_filename"))
     no_cache = given.pop("no_cache")
     settings = settings_of(paths[0], given)
-    request = Request(paths, Path.cwd(), overlay, given["changed"])
+    request = Request(paths, Path.cwd(), overlay, given["changed"], given["traffic"])
     form = given["output_format"] or settings.output_format
     output = given["output_file"]
     if given["show_settings"]:
@@ -73,7 +79,7 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     others = foreign_owners()
     if others:
         warn([f"{', '.join(others)} also installs the package `promptlint`; uninstall one of them"])
-    report = check(settings, request, use_cache=not no_cache and not overlay)
+    report = check(settings, request, use_cache=not (no_cache or overlay or request.traffic))
     warn_unsupported(report.unsupported)
     if given["statistics"]:
         from promptlint.report.text import statistics

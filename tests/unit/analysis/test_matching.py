@@ -116,6 +116,48 @@ def test_measures_replace_guesses():
     assert with_measured(Reading((site,)), found.holes, least=17).prompts == (site,)
 
 
+def test_check_takes_measured_volatility(tmp_path):
+    """A name that says nothing is a low-confidence guess; the log shows that it changes with every request."""
+    import json
+
+    from click.testing import CliRunner
+
+    from promptlint.cli import cli
+
+    (tmp_path / "app.py").write_text(
+        f'import openai\nRULES = "{RULES}" * 20\n\n\ndef ask(thing, question):\n    return openai.OpenAI().chat.completions.create(model="m", messages=[{{"role": "system", "content": f"About {{thing}} here.\\n{{RULES}}"}}, {{"role": "user", "content": question}}])\n'
+    )
+    rows = [
+        {
+            "messages": [
+                {"role": "system", "content": f"About case {n} here.\n{RULES * 20}"},
+                {"role": "user", "content": f"Q{n}"},
+            ]
+        }
+        for n in range(20)
+    ]
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def check(*options):
+        done = CliRunner().invoke(
+            cli, ["check", str(tmp_path / "app.py"), "--output-format", "json", "--exit-zero", *options]
+        )
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    assert check()["findings"] == []
+    report = check("--traffic", str(log))
+    (site,) = report["call_sites"]
+    assert site["blocks"][0]["volatility"] == "request"
+    (finding,) = report["findings"]
+    assert (finding["line"], finding["volatility"], finding["confidence"]) == (6, "request", "high")
+    (tmp_path / "other.jsonl").write_text(json.dumps({"prompt": "something else"}) + "\n")
+    done = CliRunner().invoke(cli, ["check", str(tmp_path / "app.py"), "--traffic", str(tmp_path / "other.jsonl")])
+    assert done.exit_code == 2
+    assert "belongs to a call site" in done.output
+
+
 def test_thousands_of_templates_cost_little_more_than_ten():
     def seconds(count):
         sites = [
