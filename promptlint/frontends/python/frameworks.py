@@ -36,7 +36,16 @@ from promptlint.ir import (
 )
 from promptlint.source import SourceFile, Span
 
-__all__ = ["Switched", "complete", "hook_of", "option_edits", "switched", "with_conversation", "worth_parsing"]
+__all__ = [
+    "Switched",
+    "complete",
+    "hook_of",
+    "imported_name",
+    "option_edits",
+    "switched",
+    "with_conversation",
+    "worth_parsing",
+]
 
 # What an option does to the conversation -> the operation of a HistoryEdit, and how sure it is that a cached prefix suffers.
 _EDITS = {
@@ -66,12 +75,22 @@ class Switched:
 def switched(module: Module, sdk: Sdk) -> tuple[Switched, ...]:
     """Every option that the file's calls switch on, in source order."""
     names = _option_names(sdk)
-    places = [place for name in names.intersection(module.calls) for place in module.calls[name]]
+    places = [place for name in module.calls if imported_name(module, name) in names for place in module.calls[name]]
     if not places:
         return ()
     imports = _imports(module.tree)
     found = (one for place in places for one in _switched(place, module.source, sdk, imports))
     return tuple(sorted(found, key=lambda one: one.span))
+
+
+def imported_name(module: Module, name: str) -> str:
+    """The name that a local name has where it comes from: `Agent` of `from agents import Agent as Helper`."""
+    for statement in module.bindings.get(name, ()):
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                if alias.asname == name:
+                    return alias.name
+    return name
 
 
 @lru_cache(maxsize=8)

@@ -12,6 +12,7 @@ from typing import Any
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
 from promptlint.frontends.python.core import ALLOWANCE, LEAN_STEPS, BudgetError
+from promptlint.frontends.python.frameworks import imported_name
 from promptlint.frontends.python.hooks import Hooks
 from promptlint.frontends.python.index import CallPlace, FunctionInfo, Module, last_name
 from promptlint.frontends.python.sinks import Draft
@@ -204,7 +205,8 @@ class Interpreter(Hooks):
     def _entries(self, module: Module) -> Iterator[FunctionInfo]:
         chosen: dict[int, FunctionInfo] = {}
         imports = self._imports_sdk(module)
-        for name, places in module.calls.items():
+        for written, places in module.calls.items():
+            name = imported_name(module, written)
             filling = name in _FILLING
             if not filling and name not in self._sink_names:
                 continue
@@ -424,8 +426,8 @@ class Interpreter(Hooks):
         imports = self._imports_sdk(module)
         lines = {
             place.node.lineno
-            for name, places in module.calls.items()
-            if name in self._sink_names
+            for written, places in module.calls.items()
+            if (name := imported_name(module, written)) in self._sink_names
             for place in places
             if place.function is None and self._may_send(name, place, imports)
         }

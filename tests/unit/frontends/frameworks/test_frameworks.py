@@ -287,3 +287,16 @@ def test_tools_of_a_server_are_not_called_read(tmp_path: Path) -> None:
     )
     (prompt,) = found.prompts
     assert "remote-tools" in [unresolved.reason for unresolved in prompt.unresolved]
+
+
+def test_an_import_under_another_name_is_the_same_class(tmp_path: Path) -> None:
+    found = reading(
+        tmp_path,
+        """
+        from agents import Agent as Helper
+        billing = Helper(name="billing", instructions=RULES)
+        triage = Helper(name="triage", instructions=RULES, handoffs=[billing])
+        """,
+    )
+    assert [prompt.sink for prompt in found.prompts] == ["agents.Agent"] * 2
+    assert [op for op, _, _ in edits(found)] == ["hand-off"]
