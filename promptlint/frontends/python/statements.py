@@ -762,13 +762,14 @@ def _as_load(target: ast.expr) -> ast.expr:
 
 
 def _outer_names(function: FunctionInfo | None) -> frozenset[str]:
+    """Names that a function declares as those of an outer scope; kept on its node."""
     if function is None or isinstance(function.node, ast.Lambda):
         return frozenset()
-    names = set()
-    for statement in function.node.body:
-        if isinstance(statement, ast.Global | ast.Nonlocal):
-            names.update(statement.names)
-    return frozenset(names)
+    found: frozenset[str] | None = function.node.__dict__.get("_outer")
+    if found is None:
+        declared = [one for one in function.node.body if isinstance(one, ast.Global | ast.Nonlocal)]
+        found = function.node._outer = frozenset(name for one in declared for name in one.names)  # type: ignore[union-attr]
+    return found
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:

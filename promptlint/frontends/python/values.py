@@ -516,6 +516,9 @@ def merge_origins(*groups: tuple[Origin, ...]) -> tuple[Origin, ...]:
     groups = tuple(group for group in groups if group)
     if len(groups) <= 1:
         return groups[0] if groups else ()
+    first = groups[0]
+    if all(group is first or group == first for group in groups):
+        return first
     seen: set[tuple[str, Span]] = set()
     result: list[Origin] = []
     for group in groups:
@@ -561,7 +564,8 @@ def origins_of(value: Value | str | None, depth: int = 0) -> tuple[Origin, ...]:
     if isinstance(value, Template):
         return merge_origins(origins_of(value.text, depth + 1), *(origins_of(v, depth + 1) for _, v in value.bound))
     if isinstance(value, Object):
-        return merge_origins(*(origins_of(v, depth + 1) for v in value.fields.values()))
+        # Objects hold one another, and what is printed of one is rarely all it holds: only its own plain fields count.
+        return merge_origins(*(v.origins for v in value.fields.values() if isinstance(v, Opaque))) if depth == 0 else ()
     if isinstance(value, Bound):
         return origins_of(value.receiver, depth + 1)
     return ()
