@@ -139,6 +139,10 @@ def _advise_code(asked: Asked, said: _Said) -> None:
                 profile,
             )
         )
+    if sites and not said.reorderings:
+        said.notes.append(
+            f"No prompt of the {len(sites)} call sites that were read gains from another order under this profile."
+        )
     if asked.workload is None and sites:
         said.notes.append(
             "No verdict on engines: that needs a model, a GPU and a load. Describe them in a file (examples/workloads) and give it with --workload."

@@ -194,8 +194,6 @@ def to_text(advice: Advice) -> str:
         lines += ["Order of prompts", ""]
         for item in advice.reordering:
             lines += _reordering_lines(item)
-    elif not advice.verdicts:
-        lines += ["No prompt gains from another order.", ""]
     if advice.causes:
         lines += ["Likely causes of the observed hit rate, most likely first:"]
         for number, cause in enumerate(advice.causes, 1):

@@ -226,6 +226,13 @@ def test_code_alone_works_from_the_profile_and_says_so(capsys):
     assert any(row["hit_rate_then"] > row["hit_rate_now"] + 0.3 for row in data["reordering"])
 
 
+def test_with_nothing_read_it_says_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = run(capsys)
+    assert "No call site was read" in text
+    assert "gains" not in text
+
+
 def test_eight_percent_ends_with_causes_and_commands(capsys, tmp_path):
     data = run_json(capsys, "--workload", small(tmp_path, observed_hit_rate=0.08), "--no-tipping")
     assert len(data["likely_causes"]) >= 3
