@@ -27,7 +27,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     for site in context.sites:
         for item in site.rendered.items:
             guard = item.node
-            if not isinstance(guard, Guard) or _is_explained(site, item):
+            if not isinstance(guard, Guard) or _is_explained(site, item) or _asks_for_history(guard):
                 continue
             volatility = min(guard.volatility, Volatility.SESSION) if guard.latched else guard.volatility
             host = any(origin.kind == "host" for origin in guard.origins)
@@ -54,6 +54,11 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 ),
                 subject=(guard.span, "other"),
             )
+
+
+def _asks_for_history(guard: Guard) -> bool:
+    """Whether the condition looks at the conversation ("add the system message if it is missing"): that is settled when it begins."""
+    return any(origin.kind == "history" for origin in guard.origins)
 
 
 def _changes_anyway(site: CallSite, guard_item: Item, volatility: Volatility) -> bool:

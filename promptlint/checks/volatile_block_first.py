@@ -45,7 +45,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                     context,
                     span,
                     f"`{short(hole.expression)}` grows ahead of {same + later} tokens of fixed text",
-                    confidence=min(hole.confidence, Confidence.MEDIUM),
+                    confidence=_confidence(hole),
                     cost=cost,
                     behind=same + later,
                     site=site,
@@ -56,6 +56,14 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 ),
                 subject=(span, "other"),
             )
+
+
+def _confidence(hole: Hole) -> Confidence:
+    """Medium for what is a conversation by all that is known of it; low where it is mixed with other values."""
+    other = any(
+        origin.kind not in {"history", "setting"} and origin.confidence >= Confidence.MEDIUM for origin in hole.origins
+    )
+    return min(hole.confidence, Confidence.LOW if other else Confidence.MEDIUM)
 
 
 def _is_history(item: Item, hole: Hole) -> bool:

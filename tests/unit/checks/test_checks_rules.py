@@ -183,9 +183,15 @@ def test_optional_text_ahead_of_fixed_text():
 
 @pytest.mark.parametrize(
     ("kind", "volatility", "expected"),
-    [("setting", Volatility.PROCESS, []), ("host", Volatility.PROCESS, ["conditional-block-in-prefix"])],
+    [
+        ("setting", Volatility.PROCESS, []),
+        ("history", Volatility.REQUEST, []),
+        ("host", Volatility.PROCESS, ["conditional-block-in-prefix"]),
+    ],
 )
-def test_conditions_on_settings_are_configuration_and_on_the_machine_are_not(kind, volatility, expected):
+def test_conditions_on_settings_and_on_the_conversation_are_settled_and_on_the_machine_are_not(
+    kind, volatility, expected
+):
     s = Source()
     guard = s.guard("x", volatility, kind)
     assert names(s.prompt(s.system(s.choice(guard, (s.text("a"),), ()), s.text(LONG)))) == expected
