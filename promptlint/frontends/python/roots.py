@@ -12,6 +12,7 @@ from typing import Any
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
 from promptlint.frontends.python.core import ALLOWANCE, LEAN_STEPS, BudgetError
+from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.frameworks import imported_name
 from promptlint.frontends.python.hooks import Hooks
 from promptlint.frontends.python.index import CallPlace, FunctionInfo, Module, last_name
@@ -50,6 +51,7 @@ from promptlint.source import Span
 __all__ = ["Interpreter"]
 
 MAX_CALLERS = 16  # callers of one function that are followed
+MAX_CALLERS_LEAN = 3  # the same, once a project has used up its allowance
 MAX_VARIANTS = 12  # prompts of one sink that differ by caller
 MAX_SUBCLASSES = 6  # classes on which an inherited method is evaluated
 _FILLING = frozenset(
@@ -283,9 +285,12 @@ class Interpreter(Hooks):
         if "classmethod" in info.decorators:
             return [Class(cls)]
         result: list[Value | None] = [self.symbolic(cls)]
-        for sub in self.subclasses(cls)[:MAX_SUBCLASSES]:
-            if info.name not in sub.methods and sub.methods:
-                result.append(self.symbolic(sub))
+        # Another class is another prompt only where it overrides something that this method uses.
+        used = features_of(info.node).calls
+        overriding = [
+            sub for sub in self.subclasses(cls) if info.name not in sub.methods and not used.isdisjoint(sub.methods)
+        ]
+        result.extend(self.symbolic(sub) for sub in overriding[:MAX_SUBCLASSES])
         return result
 
     def evaluate(self, info: FunctionInfo, receiver: Value | None) -> None:
@@ -491,7 +496,7 @@ class Interpreter(Hooks):
                         own.append(place.function)
                     found.setdefault(id(place.function), place.function)
         ordered = {id(function): function for function in (*own, *found.values())}
-        return list(ordered.values())[:MAX_CALLERS]
+        return list(ordered.values())[: MAX_CALLERS if self.total < ALLOWANCE else MAX_CALLERS_LEAN]
 
     # ---- literals at module level
 
