@@ -108,42 +108,47 @@ class Traffic:
                 yield from self._text(source, stream, wanted)
 
     def _json(self, source: Source, stream: BinaryIO, wanted: Format | None) -> Iterator[Record]:
-        """JSON lines; or one JSON document, when the first line alone is none."""
+        """JSON lines; or one JSON document, when its first line alone is none."""
         number = 0
-        rows = files.lines(stream)
         try:
-            for row in rows:
+            for row in files.lines(stream):
                 number = row.number
-                place = Place(source.name, row.number)
+                place = Place(source.name, number)
                 if row.data is None:
                     self.problem(place, f"line longer than {MAX_LINE >> 20} MB")
                     continue
-                data = row.data.removeprefix(b"\xef\xbb\xbf") if row.number == 1 else row.data
-                if not data.strip():
-                    continue
-                if row.number == 1 and data.strip() in {b"{", b"["}:
-                    yield from self._document(source, stream, data, wanted)
+                data = row.data.removeprefix(b"\xef\xbb\xbf") if number == 1 else row.data
+                if number == 1 and _unfinished(data):
+                    yield from self._document(source, data, files.read_whole(stream), wanted)
                     return
-                try:
-                    value = json.loads(data)
-                except (ValueError, RecursionError) as error:
-                    if not _looks_like_json(data.lstrip()):
-                        yield from self._logged(place, data, wanted)
-                    else:
-                        self.problem(place, _json_reason(error))
-                    continue
-                yield from self._values(value, place, wanted)
+                yield from self._line(place, data, wanted)
         except Broken as error:
             self.problem(Place(source.name, number + 1), str(error))
 
-    def _document(self, source: Source, stream: BinaryIO, first: bytes, wanted: Format | None) -> Iterator[Record]:
-        place = Place(source.name)
-        data = first + b"\n" + files.read_whole(stream)
+    def _line(self, place: Place, data: bytes, wanted: Format | None) -> Iterator[Record]:
+        if not data or data.isspace():
+            return
         try:
             value = json.loads(data)
         except (ValueError, RecursionError) as error:
-            line = getattr(error, "lineno", 1)
-            self.problem(Place(source.name, line), _json_reason(error))
+            if _looks_like_json(data.lstrip()):
+                self.problem(place, _json_reason(error))
+            else:
+                yield from self._logged(place, data, wanted)
+            return
+        yield from self._values(value, place, wanted)
+
+    def _document(self, source: Source, first: bytes, rest: bytes, wanted: Format | None) -> Iterator[Record]:
+        """A file whose first line is no whole JSON value: one document over several lines, or lines of which the first is broken."""
+        place = Place(source.name)
+        try:
+            value = json.loads(first + b"\n" + rest)
+        except (ValueError, RecursionError) as error:
+            if first.strip() in {b"{", b"["}:
+                self.problem(Place(source.name, getattr(error, "lineno", 1)), _json_reason(error))
+                return
+            for number, data in enumerate((first, *rest.split(b"\n")), 1):
+                yield from self._line(Place(source.name, number), data, wanted)
             return
         yield from self._values(value, place, wanted)
 
@@ -232,6 +237,19 @@ class Traffic:
 def _looks_like_json(data: bytes) -> bool:
     """Whether a line or file begins as JSON does; `[2026-03-04 09:00:00]` begins a line of a server's log."""
     return data[:1] == b"{" or (data[:1] == b"[" and re.match(rb"\[\d{4}-\d\d-\d\d[ T]", data) is None)
+
+
+def _unfinished(line: bytes) -> bool:
+    """Whether a line is the beginning of a JSON value and not all of it."""
+    if not _looks_like_json(line.lstrip()):
+        return False
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(error.doc.rstrip()) - 1
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _peek(stream: BinaryIO) -> bytes:

@@ -195,6 +195,19 @@ def test_lines_arrays_and_indented_documents(tmp_path, text):
     assert traffic.problems == []
 
 
+@pytest.mark.parametrize("first", ['{"messages": [', '{"messages": [{"role": "user", "content": "cut'])
+def test_a_first_line_that_is_cut_loses_nothing_else(tmp_path, first):
+    traffic, records = read(tmp_path, first + "\n" + S.CHAT["openai"] * 2)
+    assert len(records) == 2
+    assert [problem.line for problem in traffic.problems] == [1]
+
+
+def test_a_document_whose_first_line_is_not_a_bare_bracket(tmp_path):
+    text = json.dumps([json.loads(S.CHAT["openai"])] * 2, indent=1)
+    traffic, records = read(tmp_path, "[ " + text[1:].lstrip().replace("{", "{ ", 1))
+    assert (len(records), traffic.problems) == (2, [])
+
+
 def test_canonical_record_round_trip_keeps_order_and_unknown_fields(tmp_path):
     row = {"timestamp": 5, "id": "r", "session_id": "s", "model": "m", "namespace": "n", "call_site": "a.py::f::x", "tools": S.TOOLS, "messages": S.MESSAGES, "output_length": 3, "usage": {INPUT: 9, CACHE_READ: 1}, "tool_choice": "auto", "zeta": {"b": 1, "a": 2}}  # fmt: skip
     _, (record,) = read(tmp_path, S.line(row))
