@@ -325,7 +325,8 @@ class TemplateVerdict:
     """What rendering synthetic conversations showed of a chat template (a template over `messages`).
 
     `verdict`: stable, stable-in-serving, generation-prompt-not-replayed, rewrites-history. `date`: never, always, without-system.
-    `line` is the guilty line (1-based, 0 if there is none); `reusable_share` the share of the next request that can still be reused.
+    `line` is the guilty line (1-based, 0 if there is none), `date_line` the one that prints the date; `reusable_share` the share of the next request that
+    can still be reused, `lost_share` the share of the request before that cannot, both at the worst step.
     """
 
     path: str
@@ -336,6 +337,8 @@ class TemplateVerdict:
     date: str
     line: int
     reusable_share: float
+    date_line: int = 0
+    lost_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,8 @@ class Verdict:
     line: int
     reusable_share: float
     form: Form
+    date_line: int
+    lost_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +270,12 @@ class _Judge:
         changed = verdict == "rewrites-history"
         date, date_line = self.date(form)
         line = self.blame(form, *guilty) if guilty else date_line
-        share = min(
-            (_common(seen.requests[a], seen.requests[b]) / max(len(seen.requests[b]), 1) for a, b in steps), default=1.0
-        )
+        kept = [
+            (_common(seen.requests[a], seen.requests[b]), len(seen.requests[a]), len(seen.requests[b]))
+            for a, b in steps
+        ]
+        share = min((common / max(after, 1) for common, _, after in kept), default=1.0)
+        lost = max((1 - common / max(before, 1) for common, before, _ in kept), default=0.0)
         return Verdict(
             verdict,
             changed and form.reasoning and _drops(requests),
@@ -280,6 +285,8 @@ class _Judge:
             line,
             round(share, 4),
             form,
+            date_line,
+            round(lost, 4),
         )
 
     # ---- rendering
@@ -473,6 +480,8 @@ def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Ren
         found.date,
         line_of(found.line) if found.line else 0,
         found.reusable_share,
+        line_of(found.date_line) if found.date_line else 0,
+        found.lost_share,
     )
     return Reading(templates=(verdict,), parsed=(path,))
 
