@@ -130,6 +130,7 @@ def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path
         alone += prompt_file.read(project, discovery.prompts, templates=jinja.read_template)
     if discovery.jinja or discovery.prompts:
         alone += chat_template.read(project, (*discovery.jinja, *discovery.prompts))
+    alone += chat_template.read_inline(reading.prompts)
     filled = {
         (text.span.path, text.span.line)
         for prompt in reading.prompts

@@ -36,9 +36,9 @@ from promptlint.frontends import chat_template_worker
 from promptlint.frontends.base import Project
 from promptlint.frontends.conversation import Conversation, conversation_of
 from promptlint.frontends.scalars import BrokenDataError, json_strings
-from promptlint.ir import Reading, TemplateVerdict, Unread
+from promptlint.ir import Prompt, Reading, TemplateVerdict, Text, Unread
 
-__all__ = ["Form", "Renderer", "Verdict", "conversation", "judge", "read"]
+__all__ = ["Form", "Renderer", "Verdict", "conversation", "judge", "read", "read_inline"]
 
 SECONDS = 10.0  # for one template, all renderings together; the slowest of 114 real ones took 0.4
 _NOON, _LATER = "2026-03-04T05:06:07", "2027-08-19T20:31:42"
@@ -453,6 +453,25 @@ def read(project: Project, paths: Sequence[Path], *, seconds: float = SECONDS) -
             for place, line_of, text in _templates(project, path):
                 reading += _read_one(place, line_of, text, renderer)
     return reading
+
+
+def read_inline(prompts: Sequence[Prompt], *, seconds: float = SECONDS) -> Reading:
+    """The verdicts on chat templates that Python code gives as text (`apply_chat_template(messages, chat_template=TEMPLATE)`)."""
+    texts = {
+        parameter.value.span: parameter.value
+        for prompt in prompts
+        for parameter in prompt.parameters
+        if parameter.name == "chat_template" and isinstance(parameter.value, Text)
+    }
+    reading = Reading()
+    with Renderer(seconds) as renderer:
+        for span, text in texts.items():
+            # Lines can be followed only where the source spells the text.
+            line_of = (
+                (lambda line, first=span.line: first + line - 1) if span.exact else (lambda _, first=span.line: first)
+            )
+            reading += _read_one(span.path, line_of, text.value, renderer)
+    return replace(reading, parsed=())
 
 
 def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Renderer) -> Reading:
