@@ -10,7 +10,7 @@ from typing import Any
 from promptlint.frontends.python.core import Arguments
 from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, Module, Write, last_name
-from promptlint.frontends.python.statements import Statements
+from promptlint.frontends.python.loops import Loops
 from promptlint.frontends.python.values import (
     Alt,
     Bound,
@@ -39,7 +39,7 @@ MAX_WRITER = 25  # statements up to which a method is executed to learn what it 
 MAX_STATEMENTS = 400  # top-level statements that may build one name
 
 
-class Objects(Statements):
+class Objects(Loops):
     """Attribute look-up, imports, instances."""
 
     def __init__(self, *arguments: Any) -> None:

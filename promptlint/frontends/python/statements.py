@@ -11,13 +11,11 @@ from promptlint.frontends.python.core import identifier
 from promptlint.frontends.python.expressions import Expressions
 from promptlint.frontends.python.features import worth_executing
 from promptlint.frontends.python.index import FunctionInfo, last_name
-from promptlint.frontends.python.text import merge
 from promptlint.frontends.python.values import (
     Alt,
     Class,
     Const,
     Dict,
-    Each,
     Elem,
     Entry,
     Frame,
@@ -29,15 +27,12 @@ from promptlint.frontends.python.values import (
     Object,
     Opaque,
     Rest,
-    Str,
     Value,
-    merge_origins,
-    origins_of,
 )
-from promptlint.ir import Choice, Confidence, Growth, Guard, Hole, Origin, Repeat, Text, Volatility
+from promptlint.ir import Confidence, Guard, Origin, Volatility
 from promptlint.source import Span
 
-__all__ = ["Statements"]
+__all__ = ["Changed", "Statements"]
 
 Changed = dict[tuple[int, str], tuple[Any, str, Any, Any]]
 
@@ -536,219 +531,6 @@ class Statements(Expressions):
 
     _do_AsyncWith = _do_With
 
-    # ---- loops
-
-    def _do_For(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
-        iterable = self.eval(node.iter, frame)
-        if isinstance(iterable, Lib):
-            iterable = self.library_value(iterable, node.iter, frame)
-        known = self.known_elements(iterable)
-        if known is not None and not _leaves(node.body):
-            for value in known:
-                self.bind(node.target, value, frame)
-                if self.run(node.body, frame):
-                    return True
-            return self.run(node.orelse, frame)
-        over, element = self.element(iterable, node.iter, node.target, frame)
-        self._loop(over, node.body, frame, lambda: self._bind_element(node.target, element, frame), is_for=True)
-        return self.run(node.orelse, frame)
-
-    _do_AsyncFor = _do_For
-
-    def _bind_element(self, target: ast.expr, element: Value, frame: Frame) -> None:
-        if isinstance(target, ast.Tuple) and isinstance(element, Opaque):
-            for part in target.elts:
-                if isinstance(part, ast.Name):
-                    bound: Value = self.part(element, part.id, part.id, self.span_of(part, frame), frame)
-                    self.bind(part, bound, frame)
-                else:
-                    self._bind_element(part, element, frame)
-            return
-        self.bind(target, element, frame)
-
-    def _do_While(self, node: ast.While, frame: Frame) -> bool:
-        test = self.eval(node.test, frame)
-        if self.truth(test) is False:
-            return self.run(node.orelse, frame)
-        span = self.span_of(node.test, frame)
-        expression = self.source_of(node.test, frame)
-        origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, f"while {expression}", span, frame)
-        over = Opaque(f"while {expression}", span, (origin,), "turns")
-        self._loop(over, node.body, frame, lambda: None, is_for=False)
-        if isinstance(test, Const) and test.value and not any(isinstance(child, ast.Break) for child in ast.walk(node)):
-            if frame.returns:
-                frame.returns[-1] = (None, frame.returns[-1][1])
-            return True
-        return self.run(node.orelse, frame)
-
-    def _loop(self, over: Opaque, body: Sequence[ast.stmt], frame: Frame, bind: Any, *, is_for: bool) -> None:
-        """Two passes: the first finds out what a turn changes, the second runs from a state that stands for any turn."""
-        mark = self.journal.mark()
-        returned = len(frame.returns)
-        yielded = len(frame.yields)
-        self.silent += 1
-        try:
-            bind()
-            self.run(body, frame)
-        finally:
-            self.silent -= 1
-        first = self.journal.changed_since(mark)
-        self.journal.undo(mark)
-        del frame.returns[returned:]
-        del frame.yields[yielded:]
-        widened: list[tuple[Any, str, Any, Any]] = []
-        for target, key, before, now in first.values():
-            if Journal.missing(before) or Journal.missing(now) or before is now:
-                continue
-            head = self._widen(over, key, before, now, frame)
-            if head is not None:
-                widened.append((target, key, before, head))
-        for target, key, _, head in widened:
-            if isinstance(target, dict):
-                self.journal.set(target, key, head)
-            else:
-                self.journal.set_slot(target, key, head)
-        inner = self.journal.mark()
-        frame.in_loop += 1
-        try:
-            bind()
-            self.run(body, frame)
-        finally:
-            frame.in_loop -= 1
-        for index in range(returned, len(frame.returns)):
-            condition, value = frame.returns[index]
-            if condition is None:
-                frame.returns[index] = (self._over_guard(over), value)
-        if len(frame.yields) > yielded:
-            made = tuple(frame.yields[yielded:])
-            frame.yields[yielded:] = [Each(over, made, over.span)]
-        second = self.journal.changed_since(inner)
-        self._after_loop(
-            over, {(id(t), k): (t, k, b, h) for t, k, b, h in widened}, first, second, frame, is_for=is_for
-        )
-
-    def _after_loop(
-        self, over: Opaque, widened: Changed, first: Changed, second: Changed, frame: Frame, *, is_for: bool
-    ) -> None:
-        for place, (target, key, before, _) in second.items():
-            if place in widened:
-                # The head stands for any number of turns already.
-                head = widened[place][3]
-                if isinstance(target, dict):
-                    self.journal.set(target, key, self._closed(over, head))
-                else:
-                    self.journal.set_slot(target, key, head)
-            elif place in first and Journal.missing(before):
-                continue  # bound within the loop: the last turn's value stays
-        del is_for, frame
-
-    def _closed(self, over: Opaque, head: Value) -> Value:
-        return head
-
-    def _over_guard(self, over: Opaque) -> Guard:
-        from promptlint.frontends.python.values import worst
-
-        volatility, confidence = worst(over.origins)
-        return Guard(over.expression, over.span, volatility, confidence, over.origins)
-
-    def _widen(self, over: Opaque, key: str, before: Any, now: Any, frame: Frame) -> Any:
-        """A value at the head of a loop that stands for any number of turns; None when it does not change from turn to turn."""
-        if isinstance(before, Str) and isinstance(now, Str):
-            size = len(before.segments)
-            grown = now.segments
-            if before == now:
-                return None
-            hole = self.hole(over, over.expression, over.span)
-            if size == 0 or grown[:size] == before.segments:
-                delta = grown[size:]
-                return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
-            last = before.segments[-1]
-            joined = grown[size - 1] if size <= len(grown) else None
-            same = isinstance(last, Text) and isinstance(joined, Text) and grown[: size - 1] == before.segments[:-1]
-            if same and isinstance(last, Text) and isinstance(joined, Text) and joined.value.startswith(last.value):
-                # The last text was merged with what follows it in the source.
-                tail = self.texts.keep(joined, [(len(last.value), len(joined.value))])
-                delta = (*((tail,) if tail is not None else ()), *grown[size:])
-                return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
-            if grown[len(grown) - size :] == before.segments:
-                delta = grown[: len(grown) - size]
-                return Str(merge((Repeat(hole, delta, over.span, Growth.INSERT), *before.segments)))
-            return self._remade(over, key, before, now, frame)
-        if isinstance(before, Opaque) and isinstance(now, Str) and now.segments:
-            head = now.segments[0]
-            if isinstance(head, Hole) and head.origins == self.hole(before, head.expression, head.span).origins:
-                delta = now.segments[1:]
-                return Str((head, Repeat(self.hole(over, over.expression, over.span), delta, over.span, Growth.APPEND)))
-        if isinstance(before, Alt) and isinstance(now, Str) and now.segments:
-            first = now.segments[0]
-            if isinstance(first, Choice) and first.guard == before.guard:
-                delta = now.segments[1:]
-                return Str(
-                    (first, Repeat(self.hole(over, over.expression, over.span), delta, over.span, Growth.APPEND))
-                )
-            return self.join(self._over_guard(over), [now, before], over.span)
-        if isinstance(before, tuple) and isinstance(now, tuple) and key == "items":
-            return self._widen_items(over, before, now)
-        if key in {"entries", "rest", "kind", "disorder"}:
-            return None
-        if isinstance(before, Const) and isinstance(now, Const):
-            if before.value == now.value:
-                return None
-            origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, key, now.span, frame)
-            if isinstance(before.value, bool) or not isinstance(before.value, int | float):
-                origin = replace(origin, kind="state", confidence=Confidence.LOW)
-            return Opaque(key, now.span, (origin,), key)
-        if isinstance(before, List) and isinstance(now, List):
-            if (
-                len(now.items) >= len(before.items)
-                and now.items[: len(before.items)] == before.items
-                and now is not before
-            ):
-                widened = self._widen_items(over, before.items, now.items)
-                return List(widened, now.span, now.kind, now.disorder) if widened is not None else None
-            return List((Rest(self.derived(key, now.span, now, name=key), now.span),), now.span, now.kind)
-        if isinstance(now, Opaque) and isinstance(before, Const | Opaque):
-            counted = (
-                isinstance(before, Const)
-                and isinstance(before.value, int | float)
-                and not isinstance(before.value, bool)
-            )
-            if counted:
-                origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, key, now.span, frame)
-                return Opaque(key, now.span, merge_origins((origin,), now.origins), key)
-            return now
-        if isinstance(before, Const) and before.value is None:
-            return now
-        return None
-
-    def _remade(self, over: Opaque, key: str, before: Str, now: Str, frame: Frame) -> Value:
-        guard = self._over_guard(over)
-        del key, frame
-        return self.join(guard, [now, before], over.span)
-
-    def _either(self, over: Opaque, before: Item, now: Item) -> Item:
-        if before == now or not isinstance(before, Elem) or not isinstance(now, Elem):
-            return before
-        return Elem(self.join(self._over_guard(over), [now.value, before.value], over.span), now.placed)
-
-    def _widen_items(self, over: Opaque, before: tuple[Item, ...], now: tuple[Item, ...]) -> tuple[Item, ...] | None:
-        if before == now:
-            return None
-        size = len(before)
-        if now[:size] == before:
-            delta = now[size:]
-            growth = Growth.APPEND
-            return (*before, Each(over, delta, over.span, growth))
-        if size and now[len(now) - size :] == before:
-            return (Each(over, now[: len(now) - size], over.span, Growth.INSERT), *before)
-        if size <= len(now) and all(isinstance(one, Elem) for one in (*before, *now[:size])):
-            # Elements that a turn sets anew stay in their places; what it adds comes behind them.
-            head = tuple(self._either(over, one, other) for one, other in zip(before, now[:size], strict=True))
-            delta = now[size:]
-            return (*head, Each(over, delta, over.span, Growth.APPEND)) if delta else head
-        origins = merge_origins(over.origins, *(origins_of(item.value) for item in now if isinstance(item, Elem)))
-        return (Rest(Opaque(over.expression, over.span, origins, over.name, growth=Growth.REWRITE), over.span),)
-
 
 def _at(items: tuple[Item, ...], span: Span, node: ast.AugAssign) -> tuple[Item, ...]:
     """Elements added by `+=` of a variable are placed by that statement; those of a display are placed where they stand."""
@@ -770,20 +552,6 @@ def _outer_names(function: FunctionInfo | None) -> frozenset[str]:
         declared = [one for one in function.node.body if isinstance(one, ast.Global | ast.Nonlocal)]
         found = function.node._outer = frozenset(name for one in declared for name in one.names)  # type: ignore[union-attr]
     return found
-
-
-def _leaves(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop body breaks or continues at its own level: then its turns are not all alike."""
-    for statement in body:
-        if isinstance(statement, ast.Break | ast.Continue):
-            return True
-        if isinstance(statement, ast.If) and (_leaves(statement.body) or _leaves(statement.orelse)):
-            return True
-        if isinstance(statement, ast.With | ast.Try) and _leaves(statement.body):
-            return True
-        if isinstance(statement, ast.Try) and any(_leaves(handler.body) for handler in statement.handlers):
-            return True
-    return False
 
 
 def _captures(pattern: ast.pattern) -> list[str]:
