@@ -26,7 +26,16 @@ from promptlint.ir import Confidence, Prompt, Reading, TemplateVerdict, blocks_o
 from promptlint.report import model
 from promptlint.source import Span
 
-__all__ = ["Analysis", "Request", "analyse", "assumptions_of", "check", "read_project", "resolve_rules"]
+__all__ = [
+    "Analysis",
+    "Request",
+    "analyse",
+    "assumptions_of",
+    "check",
+    "read_project",
+    "resolve_rules",
+    "selected_rules",
+]
 
 UNUSED = "unused-suppression"
 NO_REASON = "suppression-without-reason"
@@ -163,14 +172,21 @@ def resolve_rules(names: Iterable[str], rules: Rules, where: str) -> frozenset[s
     return frozenset(found)
 
 
+def selected_rules(settings: Settings) -> frozenset[str]:
+    """Names of the rules that the settings ask for. Raises UserError for an unknown name."""
+    rules = load_rules(settings.extra_rules)
+    where = str(settings.source) if settings.source else ""
+    selected = resolve_rules(settings.select or ("all",), rules, f"{where} select".strip())
+    selected |= resolve_rules(settings.extend_select, rules, f"{where} extend-select".strip())
+    return selected - resolve_rules(settings.ignore, rules, f"{where} ignore".strip())
+
+
 class _Selection:
     """Which findings the user wants to hear of."""
 
     def __init__(self, settings: Settings, rules: Rules) -> None:
         where = str(settings.source) if settings.source else ""
-        selected = resolve_rules(settings.select or ("all",), rules, f"{where} select".strip())
-        selected |= resolve_rules(settings.extend_select, rules, f"{where} extend-select".strip())
-        self.rules = selected - resolve_rules(settings.ignore, rules, f"{where} ignore".strip())
+        self.rules = selected_rules(settings)
         self.per_file = [
             (pattern, resolve_rules(names, rules, f"{where} per-file-ignores".strip()))
             for pattern, names in settings.per_file_ignores

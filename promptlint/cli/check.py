@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,11 @@ from promptlint.cli._common import (
 from promptlint.config import FORMATS
 from promptlint.errors import UserError
 from promptlint.finding import SEVERITIES
+
+if TYPE_CHECKING:
+    from promptlint.app.check import Request
+    from promptlint.config import Settings
+    from promptlint.report.model import CheckReport
 
 _STDIN = Path("-")
 
@@ -53,6 +58,20 @@ _STDIN = Path("-")
     metavar="FILE",
     help="Traffic log: measured volatility of its values in place of guesses.",
 )
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Report only what is not in this baseline, and what of it is fixed.",
+)
+@click.option(
+    "--write-baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write all findings into a baseline and exit with 0.",
+)
+@click.option("--baseline-ref", metavar="REV", help="Report only what was not there at this git revision.")
+@click.option("--locked", is_flag=True, help="Fail when a cache key differs from promptlint.lock.")
 @click.option("--statistics", is_flag=True, help="Count findings and tokens lost by rule.")
 @click.option("--show-files", is_flag=True, help="List what is read and what is not, and why.")
 @click.option("--show-settings", is_flag=True, help="Print the settings in force.")
@@ -64,6 +83,8 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     """
     from promptlint.app.check import Request, check
 
+    if sum(given[name] is not None for name in ("baseline", "write_baseline", "baseline_ref")) > 1:
+        raise UserError("--baseline, --write-baseline and --baseline-ref exclude each other")
     paths, overlay = _stdin(paths or (Path(),), given.pop("stdin_filename"))
     no_cache = given.pop("no_cache")
     settings = settings_of(paths[0], given)
@@ -81,6 +102,10 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
         warn([f"{', '.join(others)} also installs the package `promptlint`; uninstall one of them"])
     report = check(settings, request, use_cache=not (no_cache or overlay or request.traffic))
     warn_unsupported(report.unsupported)
+    if given["write_baseline"] is not None:
+        return _write_baseline(given["write_baseline"], report, settings, request)
+    drifted = given["locked"] and _differs_from_lock(report, settings, request)
+    report = _against_baseline(report, settings, request, given["baseline"], given["baseline_ref"])
     if given["statistics"]:
         from promptlint.report.text import statistics
 
@@ -91,7 +116,42 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
         emit(render(report, form, color=use_color(given["color"], output)), output)
     if report.unusable:
         raise UserError("no given file could be read")
-    return int(report.fails(given["fail_on"] or settings.fail_on) and not given["exit_zero"])
+    failed = report.fails(given["fail_on"] or settings.fail_on) or drifted
+    return int(failed and not given["exit_zero"])
+
+
+def _write_baseline(path: Path, report: CheckReport, settings: Settings, request: Request) -> int:
+    from promptlint.app import baseline
+
+    if report.unusable:
+        raise UserError("no given file could be read")
+    number = baseline.write(path, report, settings, request)
+    click.echo(f"{number} finding{'' if number == 1 else 's'} written to {path}", err=True)
+    return 0
+
+
+def _against_baseline(
+    report: CheckReport, settings: Settings, request: Request, file: Path | None, revision: str | None
+) -> CheckReport:
+    if file is None and revision is None:
+        return report
+    from promptlint.app import baseline
+
+    known = baseline.read(file) if file is not None else baseline.known_at(str(revision), settings, request)
+    return baseline.apply(report, known, settings, request)
+
+
+def _differs_from_lock(report: CheckReport, settings: Settings, request: Request) -> bool:
+    """Whether a cache key changed; every difference from the lock is told on stderr."""
+    from promptlint.app import lock
+    from promptlint.report.escape import printable
+
+    found = lock.compare(report, settings, request)
+    for line in found.lines():
+        click.echo(f"{lock.FILE}: {printable(line)}", err=True)
+    if found.changed or found.new or found.gone:
+        click.echo(f"{lock.FILE}: `promptlint show --write-lock` accepts what is now", err=True)
+    return bool(found.changed)
 
 
 def _stdin(paths: tuple[Path, ...], name: Path | None) -> tuple[tuple[Path, ...], dict[Path, str]]:

@@ -18,6 +18,7 @@ from promptlint.errors import UserError
 @click.option(
     "-o", "--output-file", type=click.Path(path_type=Path), metavar="FILE", help="Write there instead of stdout."
 )
+@click.option("--write-lock", is_flag=True, help="Write the cache keys to promptlint.lock at the project root.")
 @click.option("--color", type=click.Choice(("auto", "always", "never")), default="auto", help="Colours in full.")
 def command(paths: tuple[Path, ...], **given: Any) -> int:
     """Show the cache key of each call site: its blocks in rendered order with kind, volatility and tokens, where the cacheable prefix
@@ -30,8 +31,13 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     paths = paths or (Path(),)
     no_cache = given.pop("no_cache")
     settings = settings_of(paths[0], given)
-    report = check(settings, Request(paths, Path.cwd()), use_cache=not no_cache)
+    request = Request(paths, Path.cwd())
+    report = check(settings, request, use_cache=not no_cache)
     warn_unsupported(report.unsupported)
+    if given["write_lock"] and not report.unusable:
+        from promptlint.app.lock import write
+
+        click.echo(f"cache keys written to {write(report, settings, request)}", err=True)
     output = given["output_file"]
     text = (
         render(report, "json")

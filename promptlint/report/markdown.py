@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from promptlint.report.escape import markdown as escaped
 from promptlint.report.model import CheckReport, FindingItem, Place
-from promptlint.report.text import assumptions_line
+from promptlint.report.text import assumptions_line, baseline_words
 from promptlint.report.words import cost, count, percent, summary_line, tokens
 
 __all__ = ["markdown"]
@@ -29,6 +29,12 @@ def markdown(report: CheckReport) -> str:
         lines.append(f"- not analysed: {_code(item.path)}: {escaped(item.reason)}")
     if report.suppressed:
         lines.append(f"- {count(report.suppressed, 'finding')} suppressed")
+    if report.baseline is not None:
+        lines.append(f"- {baseline_words(report.baseline)}")
+        lines += [
+            f"- fixed: {_code(item.rule)} in {_code(item.path)}: {_code(item.expression)}"
+            for item in report.baseline.fixed
+        ]
     if any(finding.tokens_lost for finding in report.findings):
         lines += ["", f"Estimates: {escaped(assumptions_line(report))}."]
     return "\n".join(lines).rstrip() + "\n"

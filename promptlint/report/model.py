@@ -14,11 +14,13 @@ from promptlint.finding import SEVERITIES
 
 __all__ = [
     "SCHEMA",
+    "BaselineItem",
     "BlockItem",
     "CallSiteItem",
     "CheckReport",
     "FindingItem",
     "FixItem",
+    "KnownItem",
     "Place",
     "RuleCard",
     "Summary",
@@ -26,6 +28,7 @@ __all__ = [
     "UnresolvedItem",
     "UnsupportedItem",
     "dump",
+    "from_json",
     "load",
     "to_json",
 ]
@@ -194,6 +197,24 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownItem:
+    """A finding of a baseline; `path` counts from the project root."""
+
+    fingerprint: str
+    rule: str
+    path: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineItem:
+    """What a baseline took out of the report: how many findings were known, and the known ones that are no longer found."""
+
+    known: int
+    fixed: tuple[KnownItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RuleCard:
     """What a renderer says of a rule: `body` is the page's Markdown."""
 
@@ -218,6 +239,7 @@ class CheckReport:
     unsupported: tuple[UnsupportedItem, ...]
     suppressed: int
     summary: Summary
+    baseline: BaselineItem | None = None  # only with a baseline; the JSON has the key only then
     rules: Mapping[str, RuleCard] = field(default_factory=dict)
     unusable: bool = False  # there was input and none of it could be used
 
@@ -248,7 +270,7 @@ def to_json(report: CheckReport) -> dict[str, Any]:
     for site in sites:
         site["estimated_hit_rate"] = _share(site["estimated_hit_rate"])
         site["resolution"] = round(site["resolution"], 4)
-    return {
+    whole = {
         "schema": SCHEMA,
         "version": report.version,
         "assumptions": dict(report.assumptions),
@@ -259,6 +281,16 @@ def to_json(report: CheckReport) -> dict[str, Any]:
         "suppressed": report.suppressed,
         "summary": summary,
     }
+    if report.baseline is not None:
+        whole["baseline"] = asdict(report.baseline)
+    return whole
+
+
+def from_json(data: Mapping[str, Any]) -> CheckReport:
+    """The report that `to_json` wrote, without what is for people only. Raises KeyError, TypeError or ValueError when it is none."""
+    if data["schema"] != SCHEMA:
+        raise ValueError(f"schema is {data['schema']!r}, not {SCHEMA!r}")
+    return load({**data, "rules": {}, "unusable": False})
 
 
 def _share(value: float | None) -> float | None:

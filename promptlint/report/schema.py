@@ -19,6 +19,7 @@ _PRIVATE = {
     model.CheckReport: ("rules", "unusable"),
     model.Summary: ("texts",),
 }
+_OPTIONAL = {model.CheckReport: ("baseline",)}
 _WORDS: dict[tuple[type, str], tuple[str, ...]] = {
     (model.FindingItem, "severity"): SEVERITIES,
     (model.FindingItem, "confidence"): tuple(level.word for level in Confidence),
@@ -41,7 +42,7 @@ _SHARES = frozenset({"hit_rate_now", "hit_rate_if_fixed", "estimated_hit_rate", 
 
 
 def check_schema() -> dict[str, Any]:
-    """JSON schema (2020-12) of schema `promptlint.check/1`: exactly these keys, all of them always there."""
+    """JSON schema (2020-12) of schema `promptlint.check/1`: exactly these keys, all of them always there but `baseline`, which needs one."""
     body = _object(model.CheckReport)
     body["properties"] = {"schema": {"const": model.SCHEMA}, **body["properties"]}
     body["required"] = ["schema", *body["required"]]
@@ -63,7 +64,7 @@ def _object(cls: type) -> dict[str, Any]:
         "description": (cls.__doc__ or "").split("\n\n")[0],
         "type": "object",
         "properties": {name: _field(cls, name, hints[name]) for name in names},
-        "required": names,
+        "required": [name for name in names if name not in _OPTIONAL.get(cls, ())],
         "additionalProperties": False,
     }
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from promptlint.report.escape import printable
-from promptlint.report.model import CallSiteItem, CheckReport, FindingItem, Place
+from promptlint.report.model import BaselineItem, CallSiteItem, CheckReport, FindingItem, Place
 from promptlint.report.words import cost, count, next_steps, percent, summary_line, tokens
 
 __all__ = ["concise", "full", "show", "statistics"]
@@ -140,6 +140,8 @@ def _summary(report: CheckReport, paint: _Paint) -> Iterator[str]:
         left.append(f"{count(counts.hidden, 'finding')} hidden (`--persona auditor` shows all)")
     if report.suppressed:
         left.append(f"{count(report.suppressed, 'finding')} suppressed")
+    if report.baseline is not None:
+        left.append(baseline_words(report.baseline))
     if left:
         yield "; ".join(left)
     if counts.read_fully or counts.read_partly:
@@ -148,6 +150,12 @@ def _summary(report: CheckReport, paint: _Paint) -> Iterator[str]:
     if any(finding.tokens_lost for finding in report.findings):
         yield paint(f"estimates: {assumptions_line(report)}", _DIM)
     yield paint(summary_line(report), _BOLD)
+
+
+def baseline_words(baseline: BaselineItem) -> str:
+    """How many findings the baseline took out, and how many of it are fixed."""
+    words = f"{count(baseline.known, 'finding')} in the baseline"
+    return words + (f", {len(baseline.fixed)} of it fixed" if baseline.fixed else "")
 
 
 def assumptions_line(report: CheckReport) -> str:

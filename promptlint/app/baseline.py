@@ -1,0 +1,115 @@
+"""Findings that are known and accepted for now: kept by fingerprint in a file, or taken from a revision.
+
+A baseline lets a project with old findings fail on new ones only. A fingerprint holds rule, path from the project root, function and
+expression, and no line, so a finding that only moved down the file is still known. What is in the baseline and no longer found is
+reported as fixed, so that the file can be written anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from promptlint.app.check import Request, check, selected_rules
+from promptlint.app.discovery import absolute
+from promptlint.app.revision import checked_out
+from promptlint.config import Settings
+from promptlint.errors import UserError
+from promptlint.finding import SEVERITIES
+from promptlint.report.model import BaselineItem, CheckReport, KnownItem
+
+__all__ = ["SCHEMA", "apply", "known_at", "read", "write"]
+
+SCHEMA = "promptlint.baseline/1"
+
+
+def read(path: Path) -> tuple[KnownItem, ...]:
+    """The findings of a baseline file. Raises UserError when the file cannot be read or is no baseline."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        if data["schema"] != SCHEMA:
+            raise UserError(f"{path}: written for {data['schema']!r}; this version reads {SCHEMA!r}")
+        return tuple(_item(row) for row in data["findings"])
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{path}: not a baseline; `promptlint check --write-baseline {path}` writes one") from error
+
+
+def _item(row: Any) -> KnownItem:
+    item = KnownItem(**row)
+    if not all(isinstance(value, str) for value in asdict(item).values()):
+        raise TypeError(row)
+    return item
+
+
+def write(path: Path, report: CheckReport, settings: Settings, request: Request) -> int:
+    """Write the findings of a report as a baseline; how many there are. Ordered by place in the project, so that a change of it reads well.
+
+    Raises UserError when the file cannot be written.
+    """
+    items = sorted(_known(report, settings, request), key=lambda item: (item.path, item.rule, item.fingerprint))
+    data = {"schema": SCHEMA, "findings": [asdict(item) for item in items]}
+    try:
+        path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return len(items)
+
+
+def known_at(revision: str, settings: Settings, request: Request) -> tuple[KnownItem, ...]:
+    """The findings of the same paths at a git revision, under the same settings. Paths that do not exist there have none.
+
+    Raises UserError when there is no repository or no such revision.
+    """
+    with checked_out(revision, settings.root) as checkout:
+        there = checkout.request(request)
+        if not there.paths:
+            return ()
+        moved = checkout.settings(settings)
+        return _known(check(moved, there, use_cache=False), moved, there)
+
+
+def _known(report: CheckReport, settings: Settings, request: Request) -> tuple[KnownItem, ...]:
+    return tuple(
+        KnownItem(finding.fingerprint, finding.rule, _from_root(finding.path, settings, request), finding.expression)
+        for finding in report.findings
+    )
+
+
+def _from_root(shown: str, settings: Settings, request: Request) -> str:
+    return Path(os.path.relpath(absolute(request.working_directory / shown), settings.root)).as_posix()
+
+
+def apply(report: CheckReport, known: Iterable[KnownItem], settings: Settings, request: Request) -> CheckReport:
+    """The report without known findings, which are counted, and with those that are fixed.
+
+    Fixed means: known, in the paths and rules of this run, and not found any more (also when it is suppressed now).
+    """
+    by_print = {item.fingerprint: item for item in known}
+    kept = tuple(finding for finding in report.findings if finding.fingerprint not in by_print)
+    found = {finding.fingerprint for finding in report.findings}
+    rules = selected_rules(settings)
+    fixed = tuple(
+        item
+        for item in by_print.values()
+        if item.fingerprint not in found and item.rule in rules and _looked_at(item, settings, request)
+    )
+    severities = Counter(finding.severity for finding in kept)
+    return replace(
+        report,
+        findings=kept,
+        summary=replace(report.summary, findings={word: severities[word] for word in reversed(SEVERITIES)}),
+        baseline=BaselineItem(len(report.findings) - len(kept), fixed),
+    )
+
+
+def _looked_at(item: KnownItem, settings: Settings, request: Request) -> bool:
+    place = absolute(settings.root / item.path)
+    given = [absolute(request.working_directory / path) for path in request.paths]
+    return any(place == path or place.is_relative_to(path) for path in given)

@@ -1,0 +1,135 @@
+"""`promptlint.lock`: the cache key of each call site, kept beside the code so that a change of one is seen where the code is reviewed.
+
+A changed key costs once: after deployment no request finds the prefix that earlier ones left behind. The file is opt-in: `promptlint show
+--write-lock` writes it at the project root, and `promptlint check --locked` fails when a key changed and the file did not. A call site that is new
+or gone costs nothing and does not fail; it is named, so that the lock does not rot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from promptlint.app.check import Request
+from promptlint.app.discovery import absolute
+from promptlint.config import Settings
+from promptlint.errors import UserError
+from promptlint.report.model import CallSiteItem, CheckReport
+
+__all__ = ["FILE", "SCHEMA", "Differences", "Locked", "compare", "read", "write"]
+
+FILE = "promptlint.lock"
+SCHEMA = "promptlint.lock/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """One call site: its key, the tokens of its static prefix, and its block kinds in rendered order."""
+
+    cache_key: str
+    prefix_tokens: int
+    blocks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """The lock against a run, by call-site id from the project root. Only `changed` makes `check --locked` fail."""
+
+    changed: tuple[tuple[str, Locked, Locked], ...]  # id, as locked, as it is
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """One sentence a difference."""
+        for site, was, now in self.changed:
+            order = (
+                ""
+                if was.blocks == now.blocks
+                else f"; blocks were {', '.join(was.blocks)}, are {', '.join(now.blocks)}"
+            )
+            yield (
+                f"{site}: the cache key changed: {was.cache_key[:19]} with {was.prefix_tokens:,} tokens in the lock, "
+                f"{now.cache_key[:19]} with {now.prefix_tokens:,} now{order}"
+            )
+        yield from (f"{site}: not in {FILE} yet" for site in self.new)
+        yield from (f"{site}: in {FILE}, but gone from the code" for site in self.gone)
+
+
+def read(settings: Settings) -> dict[str, Locked]:
+    """The lock of a project by call-site id. Raises UserError when there is none or it is no lock."""
+    path = settings.root / FILE
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        if data["schema"] != SCHEMA:
+            raise UserError(f"{path}: written for {data['schema']!r}; this version reads {SCHEMA!r}")
+        return {site: _locked(row) for site, row in data["call_sites"].items()}
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no lock; `promptlint show --write-lock` writes it") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path}: not a lock; `promptlint show --write-lock` writes it anew") from error
+
+
+def _locked(row: Mapping[str, Any]) -> Locked:
+    read = Locked(str(row["cache_key"]), int(row["prefix_tokens"]), tuple(str(kind) for kind in row["blocks"]))
+    if len(row) != 3:
+        raise ValueError(row)
+    return read
+
+
+def write(report: CheckReport, settings: Settings, request: Request) -> Path:
+    """Write the call sites of a report into the lock, which keeps those outside of the request's paths. Raises UserError when it cannot."""
+    path = settings.root / FILE
+    kept = {}
+    if path.exists():
+        kept = {site: row for site, row in read(settings).items() if not _in_paths(site, settings, request)}
+    rows = kept | _rows(report, settings, request)
+    data = {
+        "schema": SCHEMA,
+        "about": "Cache keys of the call sites, written by `promptlint show --write-lock`; a change costs its prefix once after deployment.",
+        "call_sites": {site: asdict(rows[site]) for site in sorted(rows)},
+    }
+    try:
+        path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def compare(report: CheckReport, settings: Settings, request: Request) -> Differences:
+    """The lock of the project against a report, within the paths of the request. Raises UserError without a lock."""
+    known = {site: row for site, row in read(settings).items() if _in_paths(site, settings, request)}
+    found = _rows(report, settings, request)
+    both = sorted(known.keys() & found.keys())
+    return Differences(
+        tuple((site, known[site], found[site]) for site in both if known[site].cache_key != found[site].cache_key),
+        tuple(sorted(found.keys() - known.keys())),
+        tuple(sorted(known.keys() - found.keys())),
+    )
+
+
+def _rows(report: CheckReport, settings: Settings, request: Request) -> dict[str, Locked]:
+    """By id from the project root. A call site that was not read has no key worth keeping."""
+    return {
+        _from_root(site, settings, request): Locked(
+            site.cache_key, site.cacheable_prefix_tokens, tuple(block.kind for block in site.blocks)
+        )
+        for site in report.call_sites
+        if site.reading != "not"
+    }
+
+
+def _from_root(site: CallSiteItem, settings: Settings, request: Request) -> str:
+    path = Path(os.path.relpath(absolute(request.working_directory / site.path), settings.root)).as_posix()
+    return path + site.id.removeprefix(site.path)
+
+
+def _in_paths(site: str, settings: Settings, request: Request) -> bool:
+    place = absolute(settings.root / site.split("::", 1)[0])
+    given = [absolute(request.working_directory / path) for path in request.paths]
+    return any(place == path or place.is_relative_to(path) for path in given)

@@ -1,0 +1,112 @@
+"""A baseline takes out what was known, wherever it has moved, and says what is fixed."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+from desk_project import CLOCKED, STILL, commit, git, project, promptlint
+
+from promptlint.report.schema import check_schema
+
+
+@pytest.fixture
+def known(tmp_path):
+    folder = project(tmp_path / "p", app=CLOCKED)
+    done = promptlint("check", "--no-cache", "--write-baseline", "known.json", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "1 finding written to known.json\n")
+    return folder
+
+
+def check(folder, *args):
+    done = promptlint("check", "--no-cache", "--output-format", "json", *args, cwd=folder)
+    report = json.loads(done.stdout)
+    jsonschema.validate(report, check_schema())
+    return done.returncode, report
+
+
+def test_a_known_finding_is_counted_and_not_reported(known):
+    status, report = check(known, "--baseline", "known.json")
+    assert status == 0
+    assert report["findings"] == []
+    assert report["summary"]["findings"] == {"high": 0, "medium": 0, "low": 0}
+    assert report["baseline"] == {"known": 1, "fixed": []}
+    assert "1 finding in the baseline\n" in promptlint("check", "--baseline", "known.json", cwd=known).stdout
+
+
+def test_without_a_baseline_the_report_has_no_such_key(known):
+    assert "baseline" not in check(known)[1]
+
+
+def test_it_survives_moved_lines(known):
+    (known / "app.py").write_text("import os\n\n\n" + CLOCKED.replace("def ask", "LATER = os.sep\n\n\ndef ask"))
+    assert check(known, "--baseline", "known.json")[1]["baseline"]["known"] == 1
+
+
+def test_a_second_equal_finding_is_new(known):
+    line = '    system = f"Now: {dt.datetime.now()}\\n{RULES}"\n'
+    again = CLOCKED.replace(
+        line,
+        line
+        + '    client.messages.create(model="m", max_tokens=9, messages=[], system=system)\n    again = f"Now: {dt.datetime.now()}\\n{RULES}"\n',
+    ).replace("system=system, messages=[{", "system=again, messages=[{")
+    (known / "app.py").write_text(again)
+    status, report = check(known, "--baseline", "known.json")
+    assert status == 1
+    assert len(report["findings"]) == report["baseline"]["known"] == 1
+
+
+def test_fixed_ones_are_told_in_the_paths_and_rules_of_the_run_only(known):
+    (known / "app.py").write_text(STILL)
+    (known / "other.py").write_text("x = 1\n")
+    fixed = check(known, "--baseline", "known.json")[1]["baseline"]["fixed"]
+    assert [(item["rule"], item["path"], item["expression"]) for item in fixed] == [
+        ("clock-in-prefix", "app.py", "dt.datetime.now()")
+    ]
+    assert check(known, "--baseline", "known.json", "other.py")[1]["baseline"]["fixed"] == []
+    assert check(known, "--baseline", "known.json", "--ignore", "clock-in-prefix")[1]["baseline"]["fixed"] == []
+    text = promptlint("check", "--baseline", "known.json", cwd=known).stdout
+    assert "0 findings in the baseline, 1 of it fixed\n" in text
+    markdown = promptlint("check", "--baseline", "known.json", "--output-format", "markdown", cwd=known).stdout
+    assert "- fixed: <code>clock-in-prefix</code> in <code>app&#46;py</code>" in markdown
+
+
+def test_paths_count_from_the_project_root(known):
+    (known / "deep").mkdir()
+    done = promptlint("check", "--no-cache", "--baseline", "../known.json", "..", cwd=known / "deep")
+    assert done.returncode == 0
+    assert "1 finding in the baseline" in done.stdout
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": "promptlint.baseline/1", "findings": [{"rule": 1}]}',
+    '{"schema": "promptlint.baseline/2", "findings": []}', "\xff"])  # fmt: skip
+def test_what_is_no_baseline_is_refused(known, content):
+    (known / "known.json").write_text(content, "latin-1")
+    done = promptlint("check", "--baseline", "known.json", cwd=known)
+    assert done.returncode == 2
+    assert done.stderr.startswith("promptlint: error: known.json: ")
+    assert promptlint("check", "--baseline", "missing.json", cwd=known).returncode == 2
+    assert promptlint("check", "--baseline", "a", "--baseline-ref", "b", cwd=known).returncode == 2
+
+
+def test_a_revision_as_baseline_leaves_the_checkout_alone(known):
+    commit(known)
+    (known / "app.py").write_text("import os\n\n" + CLOCKED)
+    (known / "new.py").write_text(CLOCKED)
+    before = git(known, "status", "--porcelain"), git(known, "worktree", "list"), git(known, "ls-files", "-s")
+    status, report = check(known, "--baseline-ref", "HEAD")
+    assert status == 1
+    assert [finding["path"] for finding in report["findings"]] == ["new.py"]
+    assert report["baseline"]["known"] == 1
+    assert (git(known, "status", "--porcelain"), git(known, "worktree", "list"), git(known, "ls-files", "-s")) == before
+    assert check(known, "--baseline-ref", "HEAD", "new.py")[1]["baseline"]["known"] == 0
+
+
+def test_a_revision_that_does_not_exist(known, tmp_path):
+    assert "not in a git repository" in promptlint("check", "--baseline-ref", "HEAD", cwd=known).stderr
+    commit(known)
+    for revision in ("nope", "--help", "HEAD:app.py"):
+        done = promptlint("check", "--baseline-ref", revision, cwd=known)
+        assert done.returncode == 2
+        assert "neither a file, a folder nor a git revision" in done.stderr
