@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from promptlint.catalog import load_toml, rules_root
@@ -23,6 +23,7 @@ __all__ = ["NameFact", "Names", "load_names", "words"]
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
+@lru_cache(maxsize=50_000)
 def words(name: str) -> tuple[str, ...]:
     """The lower-case words of an identifier."""
     return tuple(word.lower() for word in _WORD.findall(name))
