@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from promptlint.analysis.assumptions import Assumptions
 from promptlint.analysis.estimate import hit_rate
 from promptlint.analysis.render import Item, Rendered, render
+from promptlint.catalog.providers import Terms
 from promptlint.ir import BlockKind, Growth, Prompt, Unresolved, Volatility
 
 __all__ = ["BlockSummary", "CallSite", "call_sites", "describe", "terms_used"]
@@ -108,10 +109,22 @@ def terms_used(sites: Iterable[CallSite]) -> dict[str, object]:
                 "match": terms.mode,
                 "block_tokens": terms.block,
                 "lifetime_seconds": terms.ttl_seconds,
-                "breakpoints": "as marked" if terms.mode == "breakpoint" else "none needed",
+                "breakpoints": _breakpoints(terms),
                 "verified": terms.verified,
+                "low_confidence": list(terms.low_confidence),
             }
     return dict(sorted(used.items()))
+
+
+def _breakpoints(terms: Terms) -> str:
+    if terms.mode != "breakpoint":
+        return "none needed"
+    own = {
+        "latest-message": ", and the provider's own at the ends of the system text and of the latest message",
+        "last-block": ", and one at the end of each request",
+        "units": ", and the provider's own at fixed intervals",
+    }
+    return f"as marked{own.get(terms.implicit, '')}"
 
 
 def cache_key(rendered: Rendered) -> str:

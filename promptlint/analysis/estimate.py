@@ -20,11 +20,14 @@ from functools import cache
 from promptlint.analysis.render import Item, Rendered
 from promptlint.catalog.profiles import Profile
 from promptlint.catalog.providers import Terms
-from promptlint.ir import Confidence, Volatility
+from promptlint.ir import BlockKind, Confidence, Volatility
 
 __all__ = ["Cost", "cost_of", "hit_rate", "tokens_behind"]
 
 _DAY_SECONDS = 86_400
+
+_HEAD = frozenset({BlockKind.TOOLS, BlockKind.SCHEMA, BlockKind.SYSTEM})
+"""What stands ahead of the first message. Providers that mark prefixes themselves mark its end too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +118,30 @@ def _stored(length: int, terms: Terms, marks: Sequence[int] | None) -> int:
 
 
 def _marks(items: Sequence[Item], terms: Terms, *, best_breakpoint: bool) -> list[int] | None:
-    """Token positions at which the provider stores a prefix; None where every position will do."""
-    if terms.mode != "breakpoint" or best_breakpoint:
+    """Token positions at which the provider finds a stored prefix; None where every position will do.
+
+    Those are the caller's marks, the ends that the provider marks itself (`implicit`), and the ends of a growing history in front of any mark: it was the
+    end of an earlier request, and is found by looking back.
+    """
+    if terms.mode != "breakpoint" or best_breakpoint or terms.implicit == "units":
         return None
+    ends = [
+        position
+        for position, item in enumerate(items)
+        if position + 1 == len(items) or items[position + 1].block_index != item.block_index
+    ]
+    chosen = {position for position in ends if (block := items[position].block) is not None and block.breakpoint}
+    if terms.implicit and ends:
+        chosen.add(ends[-1])
+        head = [position for position in ends if all(item.kind in _HEAD for item in items[: position + 1])]
+        if terms.implicit == "latest-message" and head:
+            chosen.add(head[-1])
+    last = max(chosen, default=-1)
     marks: list[int] = []
     length = 0
     for position, item in enumerate(items):
         length += item.tokens
-        last = position + 1 == len(items) or items[position + 1].block_index != item.block_index
-        marked = item.block is not None and item.block.breakpoint is not None
-        if last and (marked or terms.implicit):
+        if position in chosen or (item.append and position < last):
             marks.append(length)
     return marks
 

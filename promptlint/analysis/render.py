@@ -7,7 +7,7 @@ longest arm of every choice, because that is the prompt whose prefix is worth mo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -176,13 +176,22 @@ def render(prompt: Prompt, assumptions: Assumptions, site_id: str = "") -> Rende
 
 
 def terms_of(prompt: Prompt) -> Terms | None:
-    """The cache terms of the call site's provider. None unless the model is one of that provider's: an OpenAI client often talks to another server."""
-    if not prompt.provider or not prompt.model:
+    """The cache terms of the call site's provider. None unless the model is one of that provider's: an OpenAI client often talks to another server.
+
+    LiteLLM's model names the provider ("anthropic/claude-..."); elsewhere such a prefix is a repository of weights. A marker for the whole request stands at the end of its last block.
+    """
+    if not prompt.model:
         return None
-    page = page_for(prompt.provider, prompt.model)
-    if page is None or not pick(dict.fromkeys(page.models, True), prompt.model, False):
+    provider = prompt.provider
+    if not provider and "/" in prompt.model and prompt.sink.startswith("litellm"):
+        provider = prompt.model.split("/", 1)[0]
+    page = page_for(provider, prompt.model) if provider else None
+    named = provider is not None and page is not None and (provider in page.words or provider == page.name)
+    if page is None or not named or (page.models and not pick(dict.fromkeys(page.models, True), prompt.model, False)):
         return None
-    return resolve(page, prompt.model)
+    terms = resolve(page, prompt.model)
+    whole = any(parameter.name == "cache_control" for parameter in prompt.parameters)
+    return replace(terms, implicit="last-block") if whole and terms.explicit and not terms.implicit else terms
 
 
 def _kind(node: BlockNode) -> BlockKind | None:

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from ir_builder import RULES, Source
 
-from promptlint.analysis import Assumptions, call_sites, cost_of, count_tokens, describe, hit_rate, render
-from promptlint.ir import BlockKind, Confidence, Growth, Guard, Hole, Media, Text, Volatility
+from promptlint.analysis import Assumptions, call_sites, cost_of, count_tokens, describe, hit_rate, render, terms_used
+from promptlint.ir import BlockKind, Confidence, Growth, Guard, Hole, Media, Parameter, Text, Volatility
 
 LONG = RULES * 40
 TYPICAL = Assumptions.default()
@@ -243,3 +243,67 @@ def test_inside_an_arm_its_condition_has_been_met():
     assert cost_of(rendered, item, Volatility.DAY).behind == tokens(LONG) + tokens(RULES)
     outside = rendered.items[0]
     assert cost_of(rendered, outside, Volatility.REQUEST).behind == tokens(RULES)
+
+
+def rate_of(*blocks, provider, model, **more):
+    prompt = Source().prompt(*blocks, provider=provider, model=model, **more)
+    return describe(render(prompt, TYPICAL)).estimated_hit_rate
+
+
+def test_a_clock_in_the_last_line_of_a_long_system_message():
+    """Where only whole messages are stored it costs everything; where any prefix is reused, nearly nothing."""
+    s = Source()
+    rules, clock, question = s.text(RULES * 200), s.hole("clock", tokens=12), s.hole("request", tokens=50)
+    dated, clean = s.system(rules, clock), s.system(rules)
+    without = tokens(RULES * 200) / (tokens(RULES * 200) + 62)
+    assert rate_of(dated, s.user(question), provider="openai", model="gpt-5.6") == 0
+    assert rate_of(clean, s.user(clock, question), provider="openai", model="gpt-5.6") == pytest.approx(
+        without, rel=1e-3
+    )
+    assert rate_of(dated, s.user(question), provider=None, model=None) == pytest.approx(without, rel=1e-3)
+    floored = tokens(RULES * 200) // 128 * 128 / (tokens(RULES * 200) + 62)
+    assert rate_of(dated, s.user(question), provider="openai", model="gpt-4o") == pytest.approx(floored, rel=1e-3)
+
+
+def test_a_stable_head_and_a_changing_tail_in_one_message():
+    s = Source()
+    one = s.user(s.text(RULES * 200), s.hole("request", tokens=50))
+    assert rate_of(one, provider="openai", model="gpt-5.6") == 0
+    assert rate_of(one, provider="openai", model="gpt-4o") > 0.9
+    assert rate_of(one, provider="deepseek", model="deepseek-chat") > 0.9  # units at fixed intervals
+
+
+def test_a_growing_conversation_is_found_in_front_of_its_newest_mark():
+    s = Source()
+    history, question = s.history(), s.user(s.hole("request", tokens=50))
+    marked = dataclasses.replace(question, breakpoint=question.span)
+    head = s.system(s.text(RULES * 200))
+    given = {"provider": "anthropic", "model": "claude-sonnet-4-5"}
+    assert rate_of(head, history, question, **given) == 0
+    assert rate_of(head, history, marked, **given) > 0.6
+    whole = Parameter("cache_control", Text("{}", s.span()), s.span())
+    assert rate_of(head, history, question, parameters=(whole,), **given) > 0.6
+    # A marker for the whole request moves with it: without a history nothing stands there again.
+    assert rate_of(head, question, parameters=(whole,), **given) == 0
+
+
+def test_the_terms_of_a_gateway_are_those_of_its_model():
+    def provider(sink, model):
+        s = Source()
+        prompt = dataclasses.replace(s.prompt(s.user(s.text("a"))), sink=sink, provider=None, model=model)
+        terms = render(prompt, TYPICAL).terms
+        return terms and terms.provider
+
+    assert provider("litellm.completion", "anthropic/claude-sonnet-4-5") == "anthropic"
+    assert provider("litellm.completion", "gpt-4o") is None
+    assert provider("vllm.LLM.generate", "mistralai/Mistral-7B-Instruct") is None
+
+
+def test_what_an_estimate_rests_on_is_told():
+    s = Source()
+    site = describe(render(s.prompt(s.user(s.text("a")), provider="openai", model="gpt-5.6"), TYPICAL))
+    (told,) = terms_used([site]).values()
+    assert told["minimum_tokens"] == 1024
+    assert told["lifetime_seconds"] == 1800
+    assert "the provider's own" in told["breakpoints"]
+    assert told["low_confidence"] == ["lookback"]
