@@ -32,6 +32,7 @@ __all__ = [
     "analyse",
     "assumptions_of",
     "check",
+    "check_with_analysis",
     "read_project",
     "resolve_rules",
     "selected_rules",
@@ -86,6 +87,13 @@ def check(settings: Settings, request: Request, *, use_cache: bool = True) -> mo
     report = _report(analysis, request, selection)
     cache.store(report, analysis.project)
     return report
+
+
+def check_with_analysis(settings: Settings, request: Request) -> tuple[model.CheckReport, Analysis]:
+    """The same without a cache, together with what was read: for who needs the prompts too. Raises UserError as `check` does."""
+    selection = _Selection(settings, load_rules(settings.extra_rules))
+    analysis = analyse(settings, request)
+    return _report(analysis, request, selection), analysis
 
 
 def find(settings: Settings, request: Request) -> Discovery:

@@ -12,14 +12,14 @@ from promptlint.finding import APPLICABILITY, PERSONAS, SEVERITIES
 from promptlint.ir import BlockKind, Confidence, Growth, Volatility
 from promptlint.report import model
 
-__all__ = ["check_schema"]
+__all__ = ["check_schema", "object_schema"]
 
 _PRIVATE = {
     model.FindingItem: ("help", "hint", "source"),
     model.CheckReport: ("rules", "unusable"),
     model.Summary: ("texts",),
 }
-_OPTIONAL = {model.CheckReport: ("baseline",)}
+_OPTIONAL: dict[type, tuple[str, ...]] = {model.CheckReport: ("baseline",)}
 _WORDS: dict[tuple[type, str], tuple[str, ...]] = {
     (model.FindingItem, "severity"): SEVERITIES,
     (model.FindingItem, "confidence"): tuple(level.word for level in Confidence),
@@ -38,12 +38,24 @@ _WORDS: dict[tuple[type, str], tuple[str, ...]] = {
     ),
     (model.TemplateItem, "date"): ("never", "always", "without-system"),
 }
-_SHARES = frozenset({"hit_rate_now", "hit_rate_if_fixed", "estimated_hit_rate", "resolution", "reusable_share"})
+_SHARES = frozenset(
+    [
+        "hit_rate",
+        "hit_rate_base",
+        "hit_rate_head",
+        "hit_rate_now",
+        "hit_rate_if_fixed",
+        "hit_rate_then",
+        "estimated_hit_rate",
+        "resolution",
+        "reusable_share",
+    ]
+)
 
 
 def check_schema() -> dict[str, Any]:
     """JSON schema (2020-12) of schema `promptlint.check/1`: exactly these keys, all of them always there but `baseline`, which needs one."""
-    body = _object(model.CheckReport)
+    body = object_schema(model.CheckReport)
     body["properties"] = {"schema": {"const": model.SCHEMA}, **body["properties"]}
     body["required"] = ["schema", *body["required"]]
     finding = body["properties"]["findings"]["items"]
@@ -57,7 +69,8 @@ def check_schema() -> dict[str, Any]:
     }
 
 
-def _object(cls: type) -> dict[str, Any]:
+def object_schema(cls: type) -> dict[str, Any]:
+    """The schema of a dataclass of the report, whose fields are the keys of its JSON."""
     hints = typing.get_type_hints(cls)
     names = [item.name for item in fields(cls) if item.name not in _PRIVATE.get(cls, ())]
     return {
@@ -98,4 +111,4 @@ def _value(hint: Any) -> dict[str, Any]:
         values = {} if arguments[1] is Any else {"additionalProperties": {**_value(arguments[1]), "minimum": 0}}
         return {"type": "object", **values}
     assert is_dataclass(hint), hint
-    return _object(typing.cast("type", hint))
+    return object_schema(typing.cast("type", hint))
