@@ -68,7 +68,9 @@ class Sink:
     args: tuple[Argument, ...]
     breakpoint: str = ""
     model: str = "model"
-    cache_key: tuple[str, ...] = ()  # arguments that are part of the cache key or steer requests
+    cache_key: tuple[
+        str, ...
+    ] = ()  # arguments that are part of the cache key or steer requests; "extra_headers.x-id": an entry of a dict, in lower case
     structured: tuple[str, ...] = ()  # arguments that switch structured output on
     history: str = ""  # "object": the receiver holds the conversation (chat sessions, agents); "behind": it is sent behind the arguments
     sends: bool = True  # False: the row only describes the arguments (count_tokens)
@@ -169,6 +171,8 @@ class Generic:
     requires: tuple[str, ...] = ()
     provider: str | None = None
     render_order: tuple[BlockKind, ...] = ()
+    model: str = "model"
+    cache_key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +335,8 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
                         _strings(row.get("requires")),
                         row.get("provider"),
                         _order(row),
+                        row.get("model", "model"),
+                        _strings(row.get("cache_key")),
                     )
                 )
         except (KeyError, ValueError, TypeError, AttributeError) as error:

@@ -51,7 +51,7 @@ ROW_KEYS = {
     },
     "hook": {"base", "method", "edits", "volatility", "note"},
     "convention": {"glob", "syntax", "fields", "note"},
-    "generic": {"method", "args", "receiver", "requires", "provider", "render_order"},
+    "generic": {"method", "args", "receiver", "requires", "provider", "render_order", "model", "cache_key"},
     "source": {"call", "kind", "volatility", "result"},
     "flow": {"call", "from", "to", "coarsen", "text"},
     "barrier": {"call", "stops", "when"},

@@ -73,6 +73,7 @@ _MEDIA = {
     "audio": "audio",
 }
 _CONTENT_KEYS = ("content", "parts", "text")
+UNKNOWN_LIFETIME = "?"  # of a marker whose lifetime is a value
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +149,15 @@ class Sinks(Files):
         dotted = _dotted(func)
         for generic in generics:
             if self._fits(generic, dotted, arguments):
-                row = Sink((dotted,), "generic", generic.provider, generic.render_order, generic.args)
+                row = Sink(
+                    (dotted,),
+                    "generic",
+                    generic.provider,
+                    generic.render_order,
+                    generic.args,
+                    model=generic.model,
+                    cache_key=generic.cache_key,
+                )
                 span, expression = self.span_of(node, frame), self.source_of(node, frame)
                 self.report(row, dotted, generic.args, arguments, node, frame, Confidence.MEDIUM)
                 return self._reply(expression, span, frame)
@@ -219,15 +228,7 @@ class Sinks(Files):
         if not blocks:
             return
         model = arguments.keywords.get(sink.model)
-        parameters = tuple(
-            Parameter(
-                one,
-                self._parameter_value(arguments.keywords[one], arguments, one, node, frame),
-                arguments.places.get(one, self.span_of(node, frame)),
-            )
-            for one in sink.cache_key
-            if one in arguments.keywords
-        )
+        parameters = self._parameters(sink, arguments, node, frame)
         structured = any(one in arguments.keywords and not _is_none(arguments.keywords[one]) for one in sink.structured)
         self.draft(
             tuple(_settle(blocks)),
@@ -241,6 +242,28 @@ class Sinks(Files):
             structured_output=structured,
             parameters=parameters,
         )
+
+    def _parameters(self, sink: Sink, arguments: Arguments, node: ast.Call, frame: Frame) -> tuple[Parameter, ...]:
+        """The arguments that are part of the cache key; `extra_headers.x-id` names an entry of a dict. `**`: keyword arguments that were not followed."""
+        found: list[Parameter] = []
+        for path in sink.cache_key:
+            name, _, key = path.partition(".")
+            given = arguments.keywords.get(name)
+            place = arguments.places.get(name, self.span_of(node, frame))
+            expression = arguments.expressions.get(name, name)
+            if key and isinstance(given, Dict):
+                entry = next((one for one in given.entries if one.key is not None and one.key.lower() == key), None)
+                given, place, expression = (entry.value, entry.placed, key) if entry is not None else (None, place, "")
+            elif key:
+                continue
+            if given is not None and not _is_none(given):
+                found.append(
+                    Parameter(key or name, self._parameter_value(given, expression, place, key or name), place)
+                )
+        if sink.cache_key and arguments.rest_keywords is not None:
+            rest = arguments.rest_keywords
+            found.append(Parameter("**", self.hole(rest, rest.expression, rest.span), rest.span))
+        return tuple(found)
 
     def draft(
         self, blocks: tuple[BlockNode, ...], node: ast.AST, frame: Frame, sink: str, origin: str = "sink", **rest: Any
@@ -273,22 +296,14 @@ class Sinks(Files):
             Draft(prompt, node, tuple(chain), self._hangs, self.stack[0].function if self.stack else None)
         )
 
-    def _parameter_value(
-        self, value: Value, arguments: Arguments, name: str, node: ast.AST, frame: Frame
-    ) -> Hole | Text:
-        place = arguments.places.get(name, self.span_of(node, frame))
-        segments = self.to_segments(value, arguments.expressions.get(name, name), place, name)
+    def _parameter_value(self, value: Value, expression: str, place: Span, name: str) -> Hole | Text:
+        segments = self.to_segments(value, expression, place, name)
         if len(segments) == 1 and isinstance(segments[0], Text | Hole):
             return segments[0]
         whole = static_text(segments)
         if whole is not None:
             return Text(whole, place.inexact())
-        return self.hole(
-            self.derived(arguments.expressions.get(name, name), place, value),
-            arguments.expressions.get(name, name),
-            place,
-            name,
-        )
+        return self.hole(self.derived(expression, place, value), expression, place, name)
 
     def argument_blocks(
         self, value: Value, row: Argument, place: Span, expression: str, frame: Frame
@@ -308,7 +323,9 @@ class Sinks(Files):
         role = "system" if kind is BlockKind.SYSTEM else "user" if kind is BlockKind.QUESTION else None
         blocks: list[BlockNode] = []
         for one, mark, where in picked:
-            if (
+            if mark is not None and _only_marks(one) and blocks:
+                blocks[-1] = _marked(blocks[-1], mark)
+            elif (
                 isinstance(one, List)
                 and kind in {BlockKind.OTHER, BlockKind.QUESTION}
                 and self._looks_like_messages(one)
@@ -361,7 +378,7 @@ class Sinks(Files):
             mark = next(
                 (
                     found
-                    for item in (value.items if isinstance(value, List) else ())
+                    for item in _listed(value)
                     if isinstance(item, Elem) and isinstance(item.value, Dict) and (found := _marker(item.value))
                 ),
                 None,
@@ -624,6 +641,9 @@ class Sinks(Files):
                 if isinstance(part, Dict):
                     text = part.get("text")
                     found = _marker(part)
+                    if found is not None and _only_marks(part) and blocks:
+                        blocks[-1] = _marked(blocks[-1], found)
+                        continue
                     medium = part.get("type")
                     word = self.text_of(medium) if medium is not None else None
                     if text is None and word in _MEDIA:
@@ -640,8 +660,8 @@ class Sinks(Files):
                             part, kind, role, item.placed, part.expression if isinstance(part, Opaque) else ""
                         )
                     )
-            if mark is not None and blocks and isinstance(blocks[-1], Block):
-                blocks[-1] = replace(blocks[-1], breakpoint=mark[0], breakpoint_ttl=mark[1])
+            if mark is not None and blocks:
+                blocks[-1] = _marked(blocks[-1], mark)
             return blocks
         expression = content.expression if isinstance(content, Opaque) else ""
         block = self._text_block(content, kind, role, placed, expression, mark)
@@ -720,12 +740,29 @@ def _reason(hole: Hole) -> str:
     return "caller"
 
 
+def _only_marks(value: Value) -> bool:
+    """Whether a block is nothing but a marker for what stands before it (Bedrock's cachePoint)."""
+    return isinstance(value, Dict) and [entry.key for entry in value.entries] == ["cachePoint"]
+
+
+def _marked(node: BlockNode, mark: tuple[Span, str | None]) -> BlockNode:
+    return replace(node, breakpoint=mark[0], breakpoint_ttl=mark[1]) if isinstance(node, Block) else node
+
+
+def _listed(value: List | Dict) -> tuple[Item, ...]:
+    """The elements of a list of tools, Bedrock's `{"tools": [...]}` included."""
+    inner = value.get("tools") if isinstance(value, Dict) else value
+    return tuple(inner.items) if isinstance(inner, List) else ()
+
+
 def _marker(value: Dict) -> tuple[Span, str | None] | None:
     """The cache marker on a content block, with its lifetime."""
     for entry in value.entries:
         if entry.key in {"cache_control", "prompt_cache_breakpoint", "cachePoint"} and not _is_none(entry.value):
             ttl = entry.value.get("ttl") if isinstance(entry.value, Dict) else None
-            return entry.placed, static_text(ttl.segments) if isinstance(ttl, Str) else None
+            unknown = ttl is not None or not isinstance(entry.value, Dict) or entry.value.rest is not None
+            known = static_text(ttl.segments) if isinstance(ttl, Str) else None
+            return entry.placed, known or (UNKNOWN_LIFETIME if unknown else None)
     return None
 
 
