@@ -76,12 +76,16 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From how many tokens lost per request a finding is `medium` or `high`, and which volatilities lower it."""
+    """From how many tokens lost per request a finding is `medium` or `high`, and which volatilities lower it.
+
+    What loses less than `notice` is a smell, not a cost: pedantic. That does not hold for `always_low` values, which are real and never dear.
+    """
 
     medium: float
     high: float
     one_step_down: frozenset[Volatility]
     always_low: frozenset[Volatility]
+    notice: float = 0.0
 
 
 def profile_names() -> tuple[str, ...]:
@@ -129,6 +133,7 @@ def load_thresholds() -> Thresholds:
             high=float(row["high"]),
             one_step_down=frozenset(Volatility[word.upper()] for word in row["one_step_down"]),
             always_low=frozenset(Volatility[word.upper()] for word in row["always_low"]),
+            notice=float(row["notice"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: [severity] does not fit: {error!r}") from error

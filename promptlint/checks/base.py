@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from promptlint.analysis import Assumptions, CallSite, Cost
 from promptlint.catalog.profiles import Thresholds
 from promptlint.catalog.rules import Rule
-from promptlint.finding import SEVERITIES, Finding, Note
+from promptlint.finding import PERSONAS, SEVERITIES, Finding, Note
 from promptlint.ir import BlockKind, Confidence, Reading, Step, Volatility
 from promptlint.source import Span
 
-__all__ = ["Context", "Raised", "dearest_first", "finding", "notes", "severity", "short"]
+__all__ = ["Context", "Raised", "dearest_first", "finding", "notes", "persona", "severity", "short"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,12 @@ def severity(ceiling: str, lost: float, volatility: Volatility | None, threshold
     if volatility in thresholds.one_step_down:
         level = max(0, level - 1)
     return SEVERITIES[min(level, SEVERITIES.index(ceiling))]
+
+
+def persona(rule: Rule, lost: float, volatility: Volatility | None, thresholds: Thresholds) -> str:
+    """The page's persona; pedantic for a changing value that loses next to nothing, by what stands ahead of it or by how rarely it changes."""
+    small = volatility is not None and volatility not in thresholds.always_low and lost < thresholds.notice
+    return max(rule.persona, PERSONAS[1], key=PERSONAS.index) if small else rule.persona
 
 
 def notes(steps: Iterable[Step]) -> tuple[Note, ...]:
@@ -79,7 +85,7 @@ def finding(
         rule=rule.name,
         severity=severity(rule.severity, tokens_lost, volatility, context.assumptions.thresholds),
         confidence=min(confidence, site.prompt.confidence) if site else confidence,
-        persona=rule.persona,
+        persona=persona(rule, tokens_lost, volatility, context.assumptions.thresholds),
         span=span,
         message=message,
         expression=expression,

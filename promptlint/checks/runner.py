@@ -14,7 +14,7 @@ from promptlint.analysis import Assumptions, CallSite, call_sites, terms_used
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, dearest_first, short
 from promptlint.errors import UserError
-from promptlint.finding import Finding, Note
+from promptlint.finding import PERSONAS, Finding, Note
 from promptlint.ir import Confidence, Prompt, Reading, Volatility
 
 __all__ = ["CheckResult", "parameters", "run"]
@@ -120,7 +120,8 @@ def _is_source(raised: Raised) -> bool:
 
 
 def _doubtful(finding: Finding) -> bool:
-    return finding.confidence < Confidence.MEDIUM
+    """Whether the default settings hide the finding."""
+    return finding.confidence < Confidence.MEDIUM or finding.persona != PERSONAS[0]
 
 
 def _rank(finding: Finding) -> tuple[int, float, int]:
