@@ -48,6 +48,7 @@ _FACTS: dict[str, type | tuple[type, ...]] = {
     "render_order": list,
     "visible": str,  # when a written prefix can be read: "first-token", "response-end"
     "routing_key": list,  # parameters or headers that steer requests to one machine
+    "routing_needed": bool,  # without a key, requests with one prefix are spread over machines that share no cache
     "route_tokens": int,  # leading tokens that take part in routing
     "overflow_rpm": int,  # requests a minute per prefix and key above which some go elsewhere
     "cache_key": list,  # parameters that are part of the cache key beside the text
@@ -139,6 +140,7 @@ class Terms:
     render_order: tuple[str, ...] = ()
     visible: str = ""
     routing_key: tuple[str, ...] = ()
+    routing_needed: bool = False
     overflow_rpm: int | None = None
     cache_key: tuple[str, ...] = ()
     usage: tuple[str, ...] = ()
@@ -336,6 +338,7 @@ def resolve(page: Provider, model: str = "") -> Terms:
         render_order=tuple(get("render_order", [])),
         visible=get("visible", ""),
         routing_key=tuple(get("routing_key", [])),
+        routing_needed="routing_needed" in page.facts and bool(page.facts["routing_needed"].of(model)),
         overflow_rpm=get("overflow_rpm", None),
         cache_key=tuple(get("cache_key", [])),
         usage=tuple(get("usage", [])),
