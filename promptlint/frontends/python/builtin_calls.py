@@ -27,6 +27,7 @@ from promptlint.frontends.python.values import (
     Str,
     SuperDict,
     Value,
+    contained,
     merge_origins,
     origins_of,
 )
@@ -164,7 +165,11 @@ class Builtins(Calls):
             return Const(len(whole), span)
         if isinstance(first, Dict) and first.rest is None and all(entry.guard is None for entry in first.entries):
             return Const(len(first.entries), span)
-        return None
+        if first is None:
+            return None
+        # How many there are is no clock and no order, whatever they are.
+        size = self.derived(self.source_of(node, frame), span, first, name=identifier(self.source_of(node, frame)))
+        return replace(size, origins=contained(size.origins))
 
     def _call_enumerate(self, path: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value | None:
         first = arguments.positional[0] if arguments.positional else None

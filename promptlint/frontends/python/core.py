@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from promptlint.catalog.names import NameFact, Names
+from promptlint.catalog.names import NameFact, Names, words
 from promptlint.catalog.sdk import Sdk
 from promptlint.catalog.sources import Sources
 from promptlint.frontends.base import Project, TemplateReader
@@ -46,7 +46,9 @@ from promptlint.frontends.python.values import (
     Rest,
     Str,
     Template,
+    ORDER,
     Value,
+    contained,
     merge_origins,
     origins_of,
     worst,
@@ -65,6 +67,10 @@ MAX_TEXT = 400_000  # characters of one folded text
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SLOT = re.compile(r"\{[A-Za-z_]\w*\}")
+# Words of a function's name that say that it writes out what it is given.
+_SPELLING = frozenset(
+    ["format", "formatted", "fmt", "str", "string", "iso", "render", "human", "humanize", "pretty", "date", "datetime", "timestamp"]
+)
 _WRAPPERS = frozenset(
     [
         "str",
@@ -239,7 +245,9 @@ class Core:
     def unknown(
         self, expression: str, span: Span, frame: Frame | None, *parts: tuple[Origin, ...], name: str = ""
     ) -> Opaque:
-        """The result of something that we have no model for; what went in may come out."""
+        """The result of something that we have no model for; what went in may come out, but a clock comes out of what spells one only."""
+        if parts and not _SPELLING.intersection(words(expression.split("(", 1)[0].rsplit(".", 1)[-1])):
+            parts = tuple(contained(group) for group in parts)
         carried = tuple(
             replace(origin, confidence=min(origin.confidence, Confidence.MEDIUM))
             for group in parts
@@ -276,8 +284,8 @@ class Core:
         return frame.module.text(node)
 
     def guard(self, node: ast.AST, frame: Frame, value: Value) -> Guard:
-        """The guard that an evaluated condition makes."""
-        origins = origins_of(value)
+        """The guard that an evaluated condition makes. The order of a set decides no condition."""
+        origins = contained(origins_of(value), ORDER)
         volatility, confidence = worst(origins)
         return Guard(self.source_of(node, frame), self.span_of(node, frame), volatility, confidence, origins)
 

@@ -33,6 +33,7 @@ from promptlint.frontends.python.values import (
     Str,
     Template,
     Value,
+    contained,
     item_origins,
     merge_origins,
     origins_of,
@@ -644,7 +645,8 @@ class Expressions(Core):
             if name is None:
                 opaque = self.opaque(value, value_node, frame)
                 key_value = self.opaque(self.eval(key, frame), key, frame)
-                rest = replace(opaque, origins=merge_origins(opaque.origins, key_value.origins), name=key_value.name)
+                held = contained(merge_origins(opaque.origins, key_value.origins))
+                rest = replace(opaque, origins=held, name=key_value.name)
             else:
                 entries[str(name[0])] = Entry(str(name[0]), value, self.span_of(key, frame))
         return Dict(tuple(entries.values()), self.span_of(node, frame), rest)
@@ -728,9 +730,9 @@ class Expressions(Core):
                 return Dict(tuple(entries.values()), span)
         over, value = self.element(iterable, first.iter, first.target, inner)
         self.bind(first.target, value, inner)
-        result = self.derived(
-            self.source_of(node, frame), span, over, self.eval(node.key, inner), self.eval(node.value, inner)
-        )
+        held = self.derived("", span, self.eval(node.key, inner), self.eval(node.value, inner))
+        held = replace(held, origins=contained(held.origins))
+        result = self.derived(self.source_of(node, frame), span, over, held)
         return Dict((), span, result)
 
     def known_elements(self, iterable: Value) -> list[Value] | None:

@@ -26,7 +26,10 @@ from promptlint.frontends.python.values import (
     Rest,
     Str,
     Template,
+    ORDER,
+    STRONG,
     Value,
+    contained,
     merge_origins,
     origins_of,
 )
@@ -501,9 +504,10 @@ class Methods(Objects):
             item: Item = Elem(value, entry.placed)
             items.append(Pick(entry.guard, ((item,), ()), entry.placed) if entry.guard is not None else item)
         if target.rest is not None:
+            rest = replace(target.rest, origins=contained(target.rest.origins, STRONG - ORDER))
             if not items:
-                return replace(target.rest, expression=expression, span=span)
-            items.append(Rest(target.rest, span))
+                return replace(rest, expression=expression, span=span)
+            items.append(Rest(rest, span))
         return List(tuple(items), span)
 
 

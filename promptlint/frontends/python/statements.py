@@ -28,6 +28,7 @@ from promptlint.frontends.python.values import (
     Opaque,
     Rest,
     Value,
+    contained,
 )
 from promptlint.ir import Confidence, Guard, Origin, Volatility
 from promptlint.source import Span
@@ -291,7 +292,7 @@ class Statements(Expressions):
                 self.journal.set_slot(owner, "entries", tuple(entries.values()))
             else:
                 opaque = self.opaque(value, target, frame)
-                self.journal.set_slot(owner, "rest", opaque)
+                self.journal.set_slot(owner, "rest", replace(opaque, origins=contained(opaque.origins)))
         elif isinstance(owner, List) and key is not None and isinstance(key[0], int):
             items = list(owner.items)
             at = key[0] if key[0] >= 0 else len(items) + key[0]

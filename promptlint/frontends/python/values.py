@@ -59,9 +59,14 @@ __all__ = [
     "SuperDict",
     "Template",
     "Value",
+    "contained",
     "origins_of",
     "worst",
 ]
+
+# Origins that a value has itself, as text or number: what merely holds such a value is no clock.
+STRONG = frozenset({"clock", "random", "counter", "unordered", "listing", "shuffle", "host"})
+ORDER = frozenset({"unordered", "listing", "shuffle"})  # these say in which order elements come, and nothing about one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,6 +535,21 @@ def merge_origins(*groups: tuple[Origin, ...]) -> tuple[Origin, ...]:
     return tuple(result[:12])
 
 
+def contained(origins: tuple[Origin, ...], kinds: frozenset[str] = STRONG) -> tuple[Origin, ...]:
+    """What a container's content says about the container, or about what is computed from it: that it may change, and how fast.
+
+    A clock, a random value, a counter or an order travels through text and numbers only. An object that holds a clock in
+    one field is no clock, and neither is what a function makes of it.
+    """
+    if not any(origin.kind in kinds for origin in origins):
+        return origins
+    weak = tuple(origin for origin in origins if origin.kind not in kinds)
+    if weak:
+        return weak
+    first = max(origins, key=lambda origin: origin.volatility)
+    return (replace(first, kind="unknown", confidence=Confidence.LOW),)
+
+
 def segment_origins(segments: Iterable[Segment]) -> Iterator[Origin]:
     """Every origin in a run of segments, guards and repeats included."""
     for segment in segments:
@@ -555,17 +575,19 @@ def origins_of(value: Value | str | None, depth: int = 0) -> tuple[Origin, ...]:
     if isinstance(value, Alt):
         return merge_origins(value.guard.origins, *(origins_of(arm, depth + 1) for arm in value.arms))
     if isinstance(value, List):
-        return merge_origins(value.disorder, *(item_origins(item, depth + 1) for item in value.items))
+        return merge_origins(value.disorder, *(contained(item_origins(item, depth + 1)) for item in value.items))
     if isinstance(value, Dict):
-        rest = value.rest.origins if value.rest else ()
-        return merge_origins(*(origins_of(entry.value, depth + 1) for entry in value.entries), rest)
+        # The entries of a dict that is filled from a set come in the set's order; what stands under a key orders nothing.
+        entries = (contained(origins_of(entry.value, depth + 1)) for entry in value.entries)
+        return merge_origins(*entries, contained(value.rest.origins, STRONG - ORDER) if value.rest else ())
     if isinstance(value, Message):
         return origins_of(value.content, depth + 1)
     if isinstance(value, Template):
         return merge_origins(origins_of(value.text, depth + 1), *(origins_of(v, depth + 1) for _, v in value.bound))
     if isinstance(value, Object):
         # Objects hold one another, and what is printed of one is rarely all it holds: only its own plain fields count.
-        return merge_origins(*(v.origins for v in value.fields.values() if isinstance(v, Opaque))) if depth == 0 else ()
+        fields = (contained(v.origins) for v in value.fields.values() if isinstance(v, Opaque))
+        return merge_origins(*fields) if depth == 0 else ()
     if isinstance(value, Bound):
         return origins_of(value.receiver, depth + 1)
     return ()
