@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from promptlint.source import Span
 __all__ = ["Objects"]
 
 MAX_WRITER = 25  # statements up to which a method is executed to learn what it writes to a field
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 MAX_STATEMENTS = 400  # top-level statements that may build one name
 
 
@@ -354,7 +356,7 @@ class Objects(Loops):
         """An attribute of an instance."""
         found = value.fields.get(name)
         if found is not None:
-            return found
+            return self._set_by_others(value, name, node, frame) if value.symbolic and _is_none(found) else found
         for info in self.mro(value.info):
             method = info.methods.get(name)
             if method is not None:
@@ -372,28 +374,19 @@ class Objects(Loops):
                     return Function(method)
                 return Function(method, Class(value.info) if "classmethod" in decorators else value)
             if name in info.attributes and not (value.symbolic and name in self._written(value.info)):
-                return self.class_value(info, name)
+                found = self.class_value(info, name)
+                return self._set_by_others(value, name, node, frame) if value.symbolic and _is_none(found) else found
         if value.symbolic or name in self._written(value.info):
             found = self._joined_field(value, name)
-            if found is not None:
+            if found is not None and not (value.symbolic and _is_none(found)):
                 value.fields.setdefault(name, found)
                 return found
         for info in self.mro(value.info):
             if name in info.attributes:
-                return self.class_value(info, name)
+                found = self.class_value(info, name)
+                return self._set_by_others(value, name, node, frame) if value.symbolic and _is_none(found) else found
             if name in info.annotations:
-                annotation = info.annotations[name]
-                span = self.span_of(node, frame)
-                inner = self.module_frame(info.module)
-                typed = self.annotated(annotation, name, span, inner)
-                if typed is not None and not isinstance(typed, Opaque):
-                    return typed
-                setting = self.setting(name, span, frame, self.source_of(node, frame))
-                return (
-                    replace(setting, type=typed.type, unordered=typed.unordered)
-                    if isinstance(typed, Opaque)
-                    else setting
-                )
+                return self._set_by_others(value, name, node, frame)
         if name == "__class__":
             return Class(value.info)
         for base in self.library_bases(value.info):
@@ -402,6 +395,26 @@ class Objects(Loops):
                 return Lib(path if path in self.sdk.sinks else f"{base}.{name}", True)
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         return self.by_name(expression, span, frame, name, parameter=False)
+
+    def _set_by_others(self, value: Object, name: str, node: ast.AST, frame: Frame) -> Value:
+        """A field that the class declares and leaves open, or leaves at None: whoever makes the object sets it, so its name and type tell."""
+        span, expression = self.span_of(node, frame), self.source_of(node, frame)
+        owner = next((info for info in self.mro(value.info) if name in info.annotations), None)
+        typed: Value | None = None
+        if owner is not None:
+            typed = self.annotated(owner.annotations[name], name, span, self.module_frame(owner.module))
+            if typed is not None and not isinstance(typed, Opaque):
+                return typed
+        dotted = expression.removeprefix("self.")
+        whole = self.best_fact(dotted, name) if _DOTTED.fullmatch(dotted) else self.fact(name)
+        made = (
+            self.by_name(expression, span, frame, dotted, name, optional=True)
+            if whole.confidence > Confidence.LOW and "." in dotted
+            else self.setting(name, span, frame, expression, optional=True)
+        )
+        if isinstance(typed, Opaque):
+            made = replace(made, type=typed.type, unordered=typed.unordered)
+        return made
 
     def _written(self, info: ClassInfo) -> dict[str, list[Write]]:
         key = id(info)
@@ -592,6 +605,10 @@ class Objects(Loops):
 
             return Str(tuple(shorten(segment) for segment in value.segments))
         return value
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Const) and value.value is None
 
 
 def _is_enum(info: ClassInfo, objects: Objects) -> bool:

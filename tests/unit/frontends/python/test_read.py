@@ -368,3 +368,37 @@ def test_yaml_and_a_template_folder(read: Read) -> None:
     (prompt,) = [prompt for prompt in read(**files).prompts if prompt.origin == "sink"]
     assert fixed(prompt) == "Hello there.\nAsk \0 now.\nDear \0\nend"
     assert holes(prompt)[0].span.path == "conf.yaml"
+
+
+# ---- what a value is, and what merely holds one
+
+
+def test_a_field_left_at_none_is_a_hole_by_its_owner_and_name(sink: Sink) -> None:
+    prompt = sink(
+        "from pydantic import BaseModel\n\nclass EnvState(BaseModel):\n    place: str | None = None\n\nclass Agent:\n    def __init__(self, client):\n"
+        "        self.client = client\n        self.persona = None\n\n    def act(self, env_state: EnvState):\n"
+        "        return self.client.chat.completions.create(messages=[{'role': 'system', 'content': f'{self.persona} You are at {env_state.place}.'}])\n"
+    )
+    assert fixed(prompt) == "\0 You are at \0."
+    assert [hole.volatility for hole in holes(prompt)] == [Volatility.PROCESS, Volatility.TURN]
+
+
+def test_a_clock_in_one_field_makes_no_clock_of_what_holds_it(sink: Sink) -> None:
+    prompt = sink(
+        "import time, uuid\n\nclass Event:\n    def __init__(self, text):\n        self.text = text\n        self.at = time.time()\n        self.key = uuid.uuid4()\n\n"
+        "def ask(client, patch, store):\n    event = Event(patch)\n    log = {'at': time.time(), 'what': patch}\n    found = store.lookup(time.time(), log)\n"
+        "    return client.chat.completions.create(messages=[{'role': 'system', 'content': f'{event} {found} {len(log)} {store.show(event)} {event.at}'}])\n"
+    )
+    *held, read_ = holes(prompt)
+    assert [kinds(hole) & {"clock", "random"} for hole in held] == [set()] * len(held)
+    assert kinds(read_) == {"clock"}
+
+
+def test_a_set_that_only_answers_whether_something_is_in_it_orders_nothing(sink: Sink) -> None:
+    prompt = sink(
+        "def ask(client, names, extra):\n    hidden = set(extra)\n    text = 'You are a helper. '\n    if 'math' in hidden and hidden:\n        text += 'No math. '\n"
+        "    return client.chat.completions.create(messages=[{'role': 'system', 'content': text + ', '.join(hidden)}])\n"
+    )
+    choice = next(segment for segment in blocks(prompt)[0].segments if isinstance(segment, Choice))
+    assert "unordered" not in {origin.kind for origin in choice.guard.origins}
+    assert "unordered" in kinds(holes(prompt)[-1])
