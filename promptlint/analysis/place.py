@@ -15,6 +15,7 @@ from promptlint.source import Span
 __all__ = ["MIN_TOKENS_INSIDE", "primary_location"]
 
 MIN_TOKENS_INSIDE = 16
+_CALLS = ("passed to ", "returned by ")  # steps that only hand the value on: no text is put together there
 _MAX_GAP_LINES = 3  # between two pieces of one Python literal: quotes, a line break, a comment
 
 
@@ -23,22 +24,27 @@ def primary_location(rendered: Rendered, item: Item, volatility: Volatility) -> 
     places = [item.span]
     if isinstance(item.node, Hole):
         message = item.block.placed if item.block else None
-        places.extend(step.span for step in item.node.steps if step.span not in places and step.span != message)
-    if len(places) == 1:
-        return places[0]
+        places.extend(
+            step.span
+            for step in item.node.steps
+            if step.span not in places and step.span != message and not step.note.startswith(_CALLS)
+        )
     after = [other for other in rendered.after(item) if other.block_index == item.block_index]
-    for place, tokens in zip(places, _inside(places, after, volatility), strict=True):
+    worth = [other.tokens if other.own_seen_from(item) < volatility else 0 for other in after]
+    for place, tokens in zip(places, _inside(places, after, worth), strict=True):
         if tokens >= MIN_TOKENS_INSIDE:
             return place
     before = list(rendered.before(item))
     for place in places:
         if _touches(place, before, after):
             return place
-    return places[0]
+    # A value that is a whole message has no text beside it: the element of the list is what would have to move.
+    element = item.block.placed if item.block and item.block.segments == (item.node,) else None
+    return element if element is not None and element.path == places[0].path else places[0]
 
 
-def _inside(places: list[Span], after: list[Item], volatility: Volatility) -> list[int]:
-    """For each place, the longer-lived tokens that follow inside the construct that spells it.
+def _inside(places: list[Span], after: list[Item], worth: list[int]) -> list[int]:
+    """For each place, the longer-lived tokens (`worth`, one for each of `after`) that follow inside the construct that spells it.
 
     A following part belongs to the place whose construct it goes on with; a part from elsewhere (a constant) to the construct that goes on
     behind it, or to the last one that went on.
@@ -47,14 +53,13 @@ def _inside(places: list[Span], after: list[Item], volatility: Volatility) -> li
     tokens = [0] * len(places)
     elsewhere = 0
     last: int | None = None
-    for item in after:
-        worth = item.tokens if item.alone < volatility else 0
+    for item, value in zip(after, worth, strict=True):
         near = [(gap, index) for index, end in enumerate(ends) if (gap := _gap(end, item.span)) is not None]
         if not near:
-            elsewhere += worth
+            elsewhere += value
             continue
         last = min(near)[1]
-        tokens[last] += elsewhere + worth
+        tokens[last] += elsewhere + value
         elsewhere = 0
         ends[last] = (item.span.path, item.span.end_line, item.span.end_column)
     if last is not None:
