@@ -21,7 +21,7 @@ from promptlint.checks.runner import CheckResult, run
 from promptlint.config import CONFIDENCES, Settings
 from promptlint.errors import UserError
 from promptlint.finding import PERSONAS, Finding, Fix, Note
-from promptlint.frontends.base import Project
+from promptlint.frontends.base import Project, paused_collector
 from promptlint.ir import Confidence, Prompt, Reading, TemplateVerdict, blocks_of, text_of
 from promptlint.report import model
 from promptlint.source import Span
@@ -116,14 +116,15 @@ def analyse(settings: Settings, request: Request, discovery: Discovery | None = 
         request.working_directory,
         overlay=dict(request.overlay or {}),
     )
-    reading = read_project(project, discovery, settings.extra_rules)
-    if request.traffic:
-        from promptlint.app.traffic import measured_reading
+    with paused_collector():
+        reading = read_project(project, discovery, settings.extra_rules)
+        if request.traffic:
+            from promptlint.app.traffic import measured_reading
 
-        reading = measured_reading(reading, request.traffic)
-    assumptions = assumptions_of(settings)
-    rules = load_rules(settings.extra_rules)
-    return Analysis(project, discovery, reading, run(reading, rules, assumptions), assumptions, rules)
+            reading = measured_reading(reading, request.traffic)
+        assumptions = assumptions_of(settings)
+        rules = load_rules(settings.extra_rules)
+        return Analysis(project, discovery, reading, run(reading, rules, assumptions), assumptions, rules)
 
 
 def assumptions_of(settings: Settings) -> Assumptions:

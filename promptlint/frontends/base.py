@@ -6,8 +6,10 @@ Nothing here parses. `app` creates the `Project`, wires the front ends together 
 from __future__ import annotations
 
 import hashlib
+import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +17,7 @@ from typing import Protocol
 from promptlint.ir import Segment
 from promptlint.source import SourceFile, TextMap
 
-__all__ = ["MAX_FILE_BYTES", "Loader", "Project", "TemplateReader"]
+__all__ = ["MAX_FILE_BYTES", "Loader", "Project", "TemplateReader", "paused_collector"]
 
 MAX_FILE_BYTES = 5_000_000  # larger files are reported as unsupported: no prompt that a person wrote is that long
 
@@ -55,7 +57,9 @@ class Project:
     working_directory: Path = field(default_factory=Path.cwd)
     refused: dict[Path, str] = field(default_factory=dict)
     overlay: dict[Path, str] = field(default_factory=dict)  # text that replaces the file's (stdin, an editor's buffer)
-    digests: dict[Path, str] = field(default_factory=dict)  # of the bytes that were read, for caches that must notice a change
+    digests: dict[Path, str] = field(
+        default_factory=dict
+    )  # of the bytes that were read, for caches that must notice a change
     _sources: dict[Path, SourceFile | None] = field(default_factory=dict)
 
     def display(self, path: Path) -> str:
@@ -97,3 +101,16 @@ class Project:
         except (UnicodeDecodeError, LookupError):
             self.refused[path] = f"not valid {encoding.removesuffix('-sig')} text"
             return None
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """No cyclic garbage collection inside. Trees and values are millions of objects that all stay in use: the collector would
+    go through them again and again, for a third of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from promptlint.catalog.names import load_names
 from promptlint.catalog.sdk import load_sdk
 from promptlint.catalog.sources import load_sources
-from promptlint.frontends.base import Project, TemplateReader
+from promptlint.frontends.base import Project, TemplateReader, paused_collector
 from promptlint.frontends.python import frameworks, history
 from promptlint.frontends.python.index import Index
 from promptlint.frontends.python.roots import Interpreter
@@ -29,18 +28,18 @@ def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path
     index = Index(project)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 6_000))
-    # Trees and values are millions of objects without cycles of ours: the collector would go through them again and again (three times the time).
-    collecting = gc.isenabled()
-    gc.disable()
     try:
-        interpreter = Interpreter(
-            project, index, load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules), templates
-        )
-        prompts = interpreter.run_roots(_candidates(project, index, frameworks.worth_parsing(interpreter.sdk)))
+        with paused_collector():
+            return _read(project, index, templates, extra_rules)
     finally:
         sys.setrecursionlimit(limit)
-        if collecting:
-            gc.enable()
+
+
+def _read(project: Project, index: Index, templates: TemplateReader, extra_rules: tuple[Path, ...]) -> Reading:
+    interpreter = Interpreter(
+        project, index, load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules), templates
+    )
+    prompts = interpreter.run_roots(_candidates(project, index, frameworks.worth_parsing(interpreter.sdk)))
     edits: list[HistoryEdit] = []
     options: list[frameworks.Switched] = []
     given = {project.display(path) for path in project.given}
