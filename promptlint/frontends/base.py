@@ -5,8 +5,8 @@ Nothing here parses. `app` creates the `Project`, wires the front ends together 
 
 from __future__ import annotations
 
-import hashlib
 import gc
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,7 +106,8 @@ class Project:
 @contextmanager
 def paused_collector() -> Iterator[None]:
     """No cyclic garbage collection inside. Trees and values are millions of objects that all stay in use: the collector would
-    go through them again and again, for a third of the time."""
+    go through them again and again, for a third of the time.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
