@@ -211,7 +211,8 @@ class Block:
     """A part of a prompt: one message, the system text, the tool list, one group of examples.
 
     `name` is the constant, function or file that it comes from, where there is one. `span` is where its text is written, `placed`
-    the statement or element that puts it into the prompt. `breakpoint` is the place of a cache marker on it.
+    the statement or element that puts it into the prompt. `breakpoint` is the place of a cache marker on it, `lost_breakpoint` of one that the library
+    does not pass on.
     """
 
     kind: BlockKind
@@ -223,6 +224,7 @@ class Block:
     growth: Growth = Growth.FIXED
     breakpoint: Span | None = None
     breakpoint_ttl: str | None = None
+    lost_breakpoint: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

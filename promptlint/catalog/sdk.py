@@ -66,7 +66,9 @@ class Sink:
     provider: str | None
     render_order: tuple[BlockKind, ...]
     args: tuple[Argument, ...]
-    breakpoint: str = ""
+    breakpoint: str = (
+        ""  # where a cache marker may stand: "**.key" anywhere; with "[*]", on the parts of a message only
+    )
     model: str = "model"
     cache_key: tuple[
         str, ...
@@ -84,6 +86,7 @@ class MessageClass:
     role: str  # a role, or "from:ARG" when an argument holds it
     text: str = "content"
     position: int | None = 0
+    drops: tuple[str, ...] = ()  # arguments with a cache marker that is never sent; "a.b" is an entry of a dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +278,11 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
                 sinks.update(dict.fromkeys(sink.call, sink))
             for row in data.get("message", ()):
                 message = MessageClass(
-                    _strings(row["call"]), row["role"], row.get("text", "content"), row.get("position", 0)
+                    _strings(row["call"]),
+                    row["role"],
+                    row.get("text", "content"),
+                    row.get("position", 0),
+                    _strings(row.get("drops")),
                 )
                 messages.update(dict.fromkeys(message.call, message))
             for row in data.get("template", ()):

@@ -34,7 +34,7 @@ ROW_KEYS = {
         "until",
         "service",
     },
-    "message": {"call", "role", "text", "position", "until"},
+    "message": {"call", "role", "text", "position", "drops", "until"},
     "template": {"call", "text", "position", "syntax", "messages", "role", "fill", "partial", "parts", "until"},
     "option": {
         "call",

@@ -100,6 +100,7 @@ class Sinks(Files):
             for method in generic.method:
                 self._generics.setdefault(method.rsplit(".", 1)[-1], []).append(generic)
         self._hangs = False
+        self._marks_on_parts = False  # the sink passes on markers of a message's parts only
         self._constants: dict[str, Module] = {}
         self._constants_of = -1
 
@@ -200,6 +201,7 @@ class Sinks(Files):
         if self.silent:
             return
         self._hangs = False
+        self._marks_on_parts = "[*]" in sink.breakpoint
         blocks: list[BlockNode] = []
         taken: set[int] = set()
         used: set[str] = set()
@@ -582,11 +584,12 @@ class Sinks(Files):
             arms = tuple(tuple(self.message(arm, placed, frame)) for arm in value.arms)
             return [BlockChoice(value.guard, arms, placed)]
         mark: tuple[Span, str | None] | None = None
+        lost: Span | None = None
         role: str | None
         content: Value | None
         if isinstance(value, Message):
             role = value.role if isinstance(value.role, str) else self.text_of(value.role)
-            content = value.content
+            content, lost = value.content, value.lost_mark
         elif isinstance(value, Dict):
             given = value.get("role")
             role = self.text_of(given) if given is not None else None
@@ -594,6 +597,8 @@ class Sinks(Files):
                 role = given.path.rsplit(".", 1)[-1].lower() if isinstance(given, Lib) else None
             content = next((found for key in _CONTENT_KEYS if (found := value.get(key)) is not None), None)
             mark = _marker(value)
+            if mark is not None and self._marks_on_parts:
+                lost, mark = mark[0], None
             if content is None:
                 if value.rest is not None:
                     return [self._opaque_block(value.rest, BlockKind.HISTORY, role, placed, value.rest.expression)]
@@ -620,7 +625,10 @@ class Sinks(Files):
         else:
             role, content = "user", value
         role = _ROLES.get((role or "").lower(), (role or "").lower()) or None
-        return self._content_blocks(content, role, placed, mark, frame)
+        blocks = self._content_blocks(content, role, placed, mark, frame)
+        if lost is not None and blocks and isinstance(blocks[-1], Block):
+            blocks[-1] = replace(blocks[-1], lost_breakpoint=lost)
+        return blocks
 
     def _content_blocks(
         self, content: Value, role: str | None, placed: Span, mark: tuple[Span, str | None] | None, frame: Frame

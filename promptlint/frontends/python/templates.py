@@ -49,7 +49,18 @@ class Templates(Builtins):
         content = arguments.get(row.position, row.text)
         if content is None and "content" in arguments.keywords:
             content = arguments.keywords["content"]
-        return Message(role, content if content is not None else Str(()), span)
+        return Message(role, content if content is not None else Str(()), span, self._lost_mark(row, arguments, span))
+
+    @staticmethod
+    def _lost_mark(row: Any, arguments: Arguments, span: Span) -> Span | None:
+        """The place of a cache marker in an argument that the library does not pass on."""
+        for path in row.drops:
+            name, _, key = path.partition(".")
+            given = arguments.keywords.get(name)
+            if given is None or (key and not (isinstance(given, Dict) and given.get(key) is not None)):
+                continue
+            return arguments.places.get(name, span)
+        return None
 
     def _template(self, row: Any, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         text = arguments.get(row.position, row.text)

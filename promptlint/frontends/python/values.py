@@ -224,6 +224,7 @@ class Message:
     role: Value | str
     content: Value
     span: Span
+    lost_mark: Span | None = None  # a cache marker that the library does not pass on
 
     def __hash__(self) -> int:
         return hash((id(self.content), self.span))
