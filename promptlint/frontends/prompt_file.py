@@ -35,6 +35,11 @@ _DOCUMENTATION = frozenset(
     ("readme", "changelog", "contributing", "license", "licence", "copying", "notice", "security", "authors", "requirements", "history", "todo", "install", "news", "code_of_conduct", "maintainers")
 )  # fmt: skip
 
+_RECORDED = frozenset(
+    ("report", "reports", "output", "outputs", "result", "results", "response", "responses", "answer", "answers", "completion", "completions", "prediction", "predictions", "transcript", "trajectory", "log", "stdout", "stderr")
+)  # fmt: skip
+"""Last words of the keys under which programs record what a model or a tool said. Braces in such a text are no slots."""
+
 
 def role_of(name: str) -> str | None:
     """The role that a name tells: "system_prompt" is a system message, "user_template" a user message."""
@@ -194,7 +199,16 @@ class _File:
         syntax = slots.guess(string.value)
         if syntax is None or (jinja and syntax in {"format", "braces"}):
             return False
-        return promptlike.score(string.value, f"{self.stem} {'.'.join(map(str, string.key))}", self.context).is_prompt
+        name = f"{self.stem} {'.'.join(map(str, string.key))}"
+        context = (*self.context, "record") if self.is_record(string) else self.context
+        return promptlike.score(string.value, name, context).is_prompt
+
+    def is_record(self, string: Scalar) -> bool:
+        """Whether a string of a JSON file is what was said in a run, by its key."""
+        named = words(f"{self.stem} {' '.join(map(str, string.key))}")
+        last = words(_name(string.key))[-1:]
+        mine = self.context or "prompt" in named or "prompts" in named
+        return self.path.suffix.lower() == ".json" and not mine and _RECORDED.issuperset(last) and bool(last)
 
     def scalar_block(self, string: Scalar, jinja: bool, role: str | None) -> Block | None:
         span = string.where.span(0, len(string.value))

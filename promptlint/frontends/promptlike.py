@@ -24,7 +24,7 @@ CONTEXTS = (
     "message-content", "prompt-template", "sink-argument",  # sent, as far as the place shows
     "format-call", "render-call", "percent", "f-string",  # filled
     "prompt-folder", "prompt-extension", "plain-template",  # a file among prompts
-    "other-format", "docstring", "help", "comment", "log", "error", "print", "sql-call", "regex-call", "test", "mail",  # something else
+    "other-format", "docstring", "help", "comment", "log", "error", "print", "sql-call", "regex-call", "test", "mail", "record",  # something else
 )  # fmt: skip
 """What a caller may say about how the text is used."""
 
@@ -59,6 +59,7 @@ class _Feature:
     name: frozenset[str]
     context: frozenset[str]
     at_least: int
+    telling: bool
 
     def holds(self, text: str, name: Collection[str], context: Collection[str]) -> bool:
         if self.pattern is None:
@@ -70,6 +71,7 @@ class _Feature:
 @dataclass(frozen=True, slots=True)
 class _Rules:
     threshold: float
+    untold: float
     min_words: int
     words: tuple[tuple[int, float], ...]
     slots: float
@@ -77,7 +79,9 @@ class _Rules:
 
 
 def _pattern(row: dict[str, Any]) -> re.Pattern[str] | None:
-    """One alternation for a row; the words of the data are literal text in it."""
+    """One alternation for a row; the words of the data are literal text in it, a `pattern` is one already."""
+    if "pattern" in row:
+        return re.compile(row["pattern"], re.MULTILINE)
     if "raw" in row:
         return re.compile("|".join(map(re.escape, row["raw"])))
     if "phrases" in row:
@@ -106,6 +110,7 @@ def _rules() -> _Rules:
                 frozenset(row.get("name", ())),
                 frozenset(row.get("context", ())),
                 row.get("at_least", 1),
+                row.get("telling", False),
             )
             for row in data["feature"]
         )
@@ -114,12 +119,13 @@ def _rules() -> _Rules:
             raise ValueError(f"unknown context {sorted(unknown)}")
         return _Rules(
             data["threshold"],
+            data["untold"],
             data["min_words"],
             tuple((step["from"], step["weight"]) for step in data["words"]),
             data["slots"],
             features,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, re.error) as error:
         raise UserError(f"{path}: {error!r}") from error
 
 
@@ -138,5 +144,8 @@ def score(text: str, name: str = "", context: Collection[str] = (), *, has_slots
     if has_slots if has_slots is not None else slot_syntax.guess(text) is not None:
         reasons.append(("has slots", rules.slots))
     spoken = name_words(name)
-    reasons += [(feature.says, feature.weight) for feature in rules.features if feature.holds(text, spoken, context)]
+    held = [feature for feature in rules.features if feature.holds(text, spoken, context)]
+    reasons += [(feature.says, feature.weight) for feature in held]
+    if not any(feature.telling for feature in held):
+        reasons.append(("nothing in it is peculiar to prompts", rules.untold))
     return PromptLikeness(round(sum(weight for _, weight in reasons), 2), rules.threshold, tuple(reasons))

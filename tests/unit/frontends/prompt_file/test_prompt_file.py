@@ -126,3 +126,10 @@ def test_broken_files(tmp_path: Path) -> None:
     assert read(tmp_path, "tsconfig.json", '{ // comment\n "a": "{b}" }').unread == ()
     broken_jinja = read(tmp_path, "prompts/broken.md", QUESTION.replace("{question}", "{% if x %}"))
     assert broken_jinja.prompts == ()
+
+
+def test_a_recorded_answer_is_no_prompt(tmp_path: Path) -> None:
+    text = "You are a guide. Write about {city}. Never say that you should not. Use the map. " * 8
+    assert read(tmp_path, "run_3.json", f'{{"rows": [{{"report": "{text}"}}]}}').prompts == ()
+    assert read(tmp_path, "run_3.json", f'{{"rows": [{{"text": "{text}"}}]}}').prompts
+    assert read(tmp_path, "prompts.json", f'{{"report": "{text}"}}').prompts

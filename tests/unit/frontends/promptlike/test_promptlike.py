@@ -33,6 +33,11 @@ OTHERS = [
     "could not open {path}: expected a file with at least {count} rows but found {found}, see the log for all the rows that were left out",
     "Get the rows of a table.\n\nArgs:\n    name: name of the table, such as {name}\n    limit: how many rows to return at most\n\nReturns:\n    the rows, newest first, as a list",
     "usage: tool [OPTIONS] FILE\n\nOptions:\n  --help  show this text\n  --limit N  read at most N rows of {name} and then stop reading",
+    "The commands changed in 2.0, and '{command}' was removed. To use them, you write a script and pipe it on stdin; the subcommand is gone. You can read {guide}.\n\nExample:\n  tool run",
+    "import json\n\ndef {name}(step=0):\n    # You should run this function, and you must return its answer as JSON. Use it step by step.\n    steps = {steps}\n    return json.dumps(steps)",
+    "dataset_path: {path}\ndataset_name: {name}\ntest_split: test\ndoc_to_text: '{text}'\ngeneration_kwargs:\n  max_tokens: 9\nmetric_list:\n  - mean\nmetadata: you can use what you need, at most {n}",
+    "Mozilla/5.0 (Windows NT {version}; Win64; x64) AppleWebKit/{build} (KHTML, like Gecko) You must respond with JSON, and you should not, as your output says",
+    "Found a list in {place} (index {index}): choose the option {value} at the end of the list that was found, and go on with the one that was selected before it",
     "# Tool\n\n## Installation\n\n```\npip install tool\n```\n\n## Usage\n\nUse it as {you} like. Always read the docs. See ## License for terms and {more}.",
 ]
 
