@@ -9,7 +9,7 @@ compound is its head.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -52,10 +52,11 @@ class NameFact:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Rows by their first word."""
+    """Rows by their first word, and what the fixed values say with which a name is compared."""
 
     rows: dict[str, tuple[NameFact, ...]]
     unknown: NameFact
+    values: dict[str, NameFact] = field(default_factory=dict)
 
     def fact(self, name: str) -> NameFact:
         """What `name` says; the row `unknown` (volatility request, low confidence) when it says nothing."""
@@ -79,11 +80,19 @@ def _at(word: str) -> str:
 def load_names(extra: tuple[Path, ...] = ()) -> Names:
     """rules/names.toml and the user's own. Raises UserError for a row that does not fit."""
     rows: dict[str, tuple[NameFact, ...]] = {}
+    values: dict[str, NameFact] = {}
     for root in (rules_root(), *extra):
         path = root / "names.toml"
         if not path.is_file():
             continue
-        for row in load_toml(path).get("name", ()):
+        data = load_toml(path)
+        for row in data.get("value", ()):
+            try:
+                fact = NameFact((), row["origin"], volatility(row["volatility"], path), None, Confidence.MEDIUM)
+                values.update(dict.fromkeys(row["values"], fact))
+            except (KeyError, ValueError, TypeError) as error:
+                raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
+        for row in data.get("name", ()):
             try:
                 for spelling in row["words"]:
                     fact = NameFact(
@@ -98,4 +107,4 @@ def load_names(extra: tuple[Path, ...] = ()) -> Names:
                     rows[fact.words[0]] = (*rows.get(fact.words[0], ()), fact)
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
-    return Names(rows, NameFact((), "unknown", Volatility.REQUEST, None, Confidence.LOW))
+    return Names(rows, NameFact((), "unknown", Volatility.REQUEST, None, Confidence.LOW), values)

@@ -544,11 +544,10 @@ class Evaluator:
         parts = [self.value(child, at) for child in node.iter_child_nodes() if isinstance(child, nodes.Expr)]
         parts += [self.value(child.expr, at) for child in node.iter_child_nodes() if isinstance(child, nodes.Operand)]
         folded = fold(node, parts)
-        return (
-            folded
-            if folded is not None
-            else Opaque(merged(tuple(origin for part in parts for origin in origins_of(part))))
-        )
+        if folded is not None:
+            return folded
+        origins = merged(tuple(origin for part in parts for origin in origins_of(part)))
+        return Opaque(told_by_values(origins, parts) if isinstance(node, nodes.Compare) else origins)
 
     def reference(self, node: nodes.Node, at: At) -> Value:
         """A name, an attribute, an item: `x`, `x.y`, `x["y"]`, `x[0]`, `x[1:]`."""
@@ -963,6 +962,22 @@ def items_of(value: Value) -> tuple[Value, ...] | None:
     if isinstance(value, Dct):
         return tuple(Const(key) for key, _ in value.items)
     return None
+
+
+def told_by_values(origins: tuple[Origin, ...], parts: list[Value]) -> tuple[Origin, ...]:
+    """The origins of a comparison whose names say nothing, by the fixed values that they are compared with."""
+    known = load_names().values
+    facts = [
+        known[part.value]
+        for part in parts
+        if isinstance(part, Const) and isinstance(part.value, str) and part.value in known
+    ]
+    if not facts or any(origin.confidence > Confidence.LOW for origin in origins):
+        return origins
+    fact = facts[0]
+    return tuple(
+        replace(origin, kind=fact.origin, volatility=fact.volatility, confidence=fact.confidence) for origin in origins
+    )
 
 
 def coarsened(origins: tuple[Origin, ...]) -> tuple[Origin, ...]:

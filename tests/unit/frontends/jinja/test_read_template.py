@@ -212,6 +212,20 @@ def test_optional_text_stays_optional() -> None:
     assert shape(segments) == ["a", ("choice", "x", ["b"], []), ("choice", "y", ["c"], ["d"])]
 
 
+def test_what_a_name_is_compared_with_tells_what_it_is() -> None:
+    for test, kind in (
+        ('system == "Darwin"', "host"),
+        ('system == "blue"', "unknown"),
+        ('question == "Linux"', "request"),
+    ):
+        (choice,) = read("{% if " + test + " %}Use the other flag.{% endif %}")
+        assert isinstance(choice, Choice)
+        assert [origin.kind for origin in choice.guard.origins] == [kind]
+    (choice,) = read("{% if system != 'Windows' %}Use the other flag.{% endif %}")
+    assert isinstance(choice, Choice)
+    assert (choice.guard.volatility, choice.guard.confidence) == (Volatility.PROCESS, Confidence.MEDIUM)
+
+
 def test_unknown_tags_show_their_body() -> None:
     assert shape(read("{% generation %}a{% endgeneration %}{% custom %}b")) == ["a", "b"]
 
