@@ -48,7 +48,9 @@ def full(diff: DiffReport) -> str:
             f"recommended order of {printable(order.call_site)}: {printable(order_sentence(order.before, order.after))}"
         )
     for verdict in diff.verdicts:
-        lines.append(f"verdict on {printable(verdict.pool)}: {verdict.verdict}; {printable(verdict.because)}")
+        lines.append(
+            f"verdict on {printable(verdict.pool)}: {printable(verdict.verdict)}; {printable(verdict.because)}"
+        )
     lines += [f"note: {printable(note)}" for note in diff.notes]
     lines += [f"estimates: {printable(assumptions(diff.assumptions))}", printable(totals(diff))]
     return "\n".join(lines) + "\n"
