@@ -4,8 +4,11 @@ Three modes. `token`: any common prefix with an earlier prompt is reused. `block
 `breakpoint`: what is reused ends at a stored end point. At each mark of a request the provider looks for that very
 prefix, then for the prefixes that end at up to `lookback` content blocks before it; the longest that is stored wins,
 and the prefixes at the marks are stored. In every mode a prefix below `minimum` tokens is neither stored nor reused, an
-entry lives for `ttl` seconds (from its last use when reads refresh it), and it can be read only after the answer to
-the request that wrote it has begun, or ended.
+entry lives for `ttl` seconds (from its last use when reads refresh it; a mark may name a lifetime of its own), and it can
+be read only after the answer to the request that wrote it has begun, or ended.
+
+A provider that marks the latest message itself also marks the end of the system text in front of the conversation: reports say so,
+the documentation does not. A request whose messages are not known (token ids) has no such place.
 
 Left out: what no provider documents: eviction for room before the TTL, routing between machines, and hidden tokens.
 Only prompts are stored; whether an answer's keys are kept differs and is not published. An unpublished TTL counts as
@@ -33,6 +36,7 @@ class _Entry:
 
     used: float = 0.0
     visible: float = float("inf")
+    ttl: float = 0.0  # of an end point, seconds
 
     def readable(self, now: float, ttl: float) -> bool:
         return self.visible <= now <= self.used + ttl
@@ -48,6 +52,7 @@ class ProviderCache:
     def __init__(self, terms: Terms, *, ttl: str = "", delay: float = 0.0) -> None:
         self.terms = terms
         self.delay = delay
+        self._seconds = {name: float("inf") if each is None else float(each) for name, each in terms.ttls}
         seconds = dict(terms.ttls).get(ttl, terms.ttl_seconds) if ttl else terms.ttl_seconds
         self.ttl = float("inf") if seconds is None else float(seconds)
         self._unit = max(1, terms.block) if terms.mode == "block" else 1
@@ -108,6 +113,8 @@ class ProviderCache:
             marks.update(range(UNITS, end, UNITS), request.stops, (end,))
         elif self.terms.implicit:
             marks.add(end)
+            if self.terms.implicit == "latest-message":
+                marks.add(request.head)
         kept = sorted(mark for mark in marks if 0 < mark <= end)
         most = self.terms.max_breakpoints
         return tuple(kept if most is None or self.terms.implicit == "units" else kept[-most:])
@@ -134,7 +141,7 @@ class ProviderCache:
         found, entry = 0, None
         for position, key in self._digests(request, self._candidates(request, self._marks(request))):
             stored = self._ends.get(key)
-            if stored is not None and stored.readable(request.timestamp, self.ttl):
+            if stored is not None and stored.readable(request.timestamp, stored.ttl):
                 found, entry = position, stored
         return found, entry
 
@@ -144,13 +151,15 @@ class ProviderCache:
         if entry is not None and self.terms.ttl_refresh:
             entry.used = now
         last = cached
+        lifetimes = dict(zip(request.breakpoints, request.lifetimes, strict=False))
         for position, key in self._digests(request, list(self._marks(request))):
             if position < self.terms.minimum:
                 continue
             stored = self._ends.get(key)
-            if stored is None or now > stored.used + self.ttl:
-                self._ends[key] = _Entry(now, now + self.delay)
-            elif self.terms.ttl_refresh and stored.readable(now, self.ttl):
+            if stored is None or now > stored.used + stored.ttl:
+                ttl = self._seconds.get(lifetimes.get(position, ""), self.ttl)
+                self._ends[key] = _Entry(now, now + self.delay, ttl)
+            elif self.terms.ttl_refresh and stored.readable(now, stored.ttl):
                 stored.used = now
             last = max(last, position)
         return cached, last - cached

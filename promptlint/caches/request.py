@@ -73,6 +73,8 @@ class Request:
         session: routing key of the conversation or user, for routers.
         labels: (kind, name) pairs that results are grouped by: namespace, model, call site.
         breakpoints: prompt positions in tokens, ascending, up to which a provider was told to cache.
+        lifetimes: name of the lifetime of each breakpoint, "" for the default one; empty when all have it.
+        head: prompt position in tokens where the system text ends; 0 when it is not known or there is none.
         stops: prompt positions in tokens, ascending, where a message or content block ends: where a provider looks back.
         kept: packed tokens that enter the cache in place of prompt and answer, where the next turn's rendering of the
             history is known to differ from what was generated; None for the engines' own rule.
@@ -90,6 +92,8 @@ class Request:
     breakpoints: tuple[int, ...] = ()
     stops: tuple[int, ...] = ()
     kept: bytes | None = None
+    lifetimes: tuple[str, ...] = ()
+    head: int = 0
 
     @property
     def prompt_tokens(self) -> int:
