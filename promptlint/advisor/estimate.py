@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from promptlint.advisor.workload import BlockSpec, Workload, best_order, synthesise, warm_up
-from promptlint.caches.fleet import Fleet, paced, router
+from promptlint.caches.fleet import Fleet, glide, paced, router
 from promptlint.caches.paged import PagedCache
 from promptlint.caches.paged_scheduler import PagedScheduler
 from promptlint.caches.radix import RadixCache
@@ -154,24 +154,34 @@ def _service(cost: Cost) -> Callable[[Step], float]:
 def _saturated(
     fleet: Fleet, requests: Sequence[Request], service: Callable[[Step], float], window: int
 ) -> Iterator[Finished]:
-    """A closed loop with a clock: `window` requests are under way until the traffic ends. Each replica has a clock of its own; the one that is behind steps next."""
+    """A closed loop with a clock: `window` requests are under way until the traffic ends.
+
+    Each replica has a clock of its own. The one whose next step that does more than decode begins first makes that step; a replica that is sent a request has
+    first come as far as the moment in which it is sent.
+    """
     feed = iter(requests)
     clocks = [0.0] * len(fleet.replicas)
+    due: dict[int, float] = {}  # of each busy replica: when that step begins
     sent: dict[object, float] = {}
     first: dict[object, float] = {}
     now = 0.0
+
+    def look(index: int) -> None:
+        calm = fleet.replicas[index].calm()
+        due[index] = clocks[index] + (calm.steps * service(calm.mean(calm.steps)) if calm.steps else 0.0)
+
     while True:
         while len(sent) < window and (request := next(feed, None)) is not None:
-            idle = [replica.idle for replica in fleet.replicas]
-            fleet.add(request)
+            index = fleet.choose(request)
+            replica = fleet.replicas[index]
+            clocks[index] = max(clocks[index], now) if replica.idle else glide(replica, clocks[index], now, service)
+            fleet.give(index, request)
             sent[request.id] = now
-            for index, replica in enumerate(fleet.replicas):
-                if idle[index] and not replica.idle:
-                    clocks[index] = max(clocks[index], now)
-        busy = [index for index, replica in enumerate(fleet.replicas) if not replica.idle]
-        if not busy:
+            look(index)
+        if not due:
             return
-        index = min(busy, key=clocks.__getitem__)
+        index = min(due, key=due.__getitem__)
+        clocks[index] = glide(fleet.replicas[index], clocks[index], math.inf, service)
         step = fleet.advance(index)
         clocks[index] += service(step)
         now = clocks[index]
@@ -180,6 +190,10 @@ def _saturated(
         for done in step.finished:
             name = done.request.id
             yield Finished(done.request, done.outcome, sent.pop(name), first.pop(name, now), now)
+        if fleet.replicas[index].idle:
+            del due[index]
+        else:
+            look(index)
 
 
 def simulate(

@@ -19,11 +19,12 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import ceil, inf
 from typing import Protocol
 
 from promptlint.caches.request import TOKEN_BYTES, Cache, Outcome, Request
 from promptlint.caches.runs import RunTree
-from promptlint.caches.schedule import Finished, Scheduler, ServiceTime, Step
+from promptlint.caches.schedule import Calm, Finished, Scheduler, ServiceTime, Step
 from promptlint.errors import UserError
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "LeastLoaded",
     "RoundRobin",
     "Router",
+    "glide",
     "paced",
     "router",
     "serve",
@@ -194,9 +196,23 @@ class Fleet:
         return all(replica.idle for replica in self.replicas)
 
     def add(self, request: Request) -> None:
-        chosen = self.routing.route(request, self._live)
-        self._live[chosen] += 1
-        self.replicas[chosen].add(request)
+        self.give(self.choose(request), request)
+
+    def choose(self, request: Request) -> int:
+        """The replica that the router sends a request to; it gets it with `give`."""
+        return self.routing.route(request, self._live)
+
+    def give(self, index: int, request: Request) -> None:
+        """Hand a request to a replica."""
+        self._live[index] += 1
+        self.replicas[index].add(request)
+
+    def calm(self) -> Calm:
+        """No calm is known of several replicas together: each has its own."""
+        return Calm()
+
+    def leap(self, steps: int) -> None:
+        """See `calm`: there is nothing to leap over."""
 
     def step(self) -> Step:
         """One forward pass of every replica that has work."""
@@ -225,6 +241,20 @@ def merge(whole: Step, part: Step) -> None:
     whole.finished += part.finished
 
 
+def glide(replica: Scheduler, clock: float, until: float, service_time: ServiceTime) -> float:
+    """Make the coming steps of a replica that only decode and begin before `until`; returns its clock behind them. They all take their mean time."""
+    calm = replica.calm()
+    if not calm.steps or clock >= until:
+        return clock
+    steps = calm.steps
+    each = service_time(calm.mean(steps))
+    if clock + steps * each > until:
+        steps = max(1, min(steps, ceil((until - clock) / each)))
+        each = service_time(calm.mean(steps))
+    replica.leap(steps)
+    return clock + steps * each
+
+
 def paced(fleet: Fleet, requests: Iterable[Request], service_time: ServiceTime) -> Iterator[Finished]:
     """Let requests arrive at their timestamps at a fleet whose replicas run on clocks of their own.
 
@@ -234,7 +264,10 @@ def paced(fleet: Fleet, requests: Iterable[Request], service_time: ServiceTime) 
     arrived: dict[object, float] = {}
     first: dict[object, float] = {}
 
-    def advance(index: int) -> Iterator[Finished]:
+    def advance(index: int, until: float = inf) -> Iterator[Finished]:
+        clocks[index] = glide(fleet.replicas[index], clocks[index], until, service_time)
+        if clocks[index] >= until:
+            return
         step = fleet.advance(index)
         clocks[index] += service_time(step)
         for one in step.first_tokens:
@@ -249,7 +282,7 @@ def paced(fleet: Fleet, requests: Iterable[Request], service_time: ServiceTime) 
         clocks = clocks or [now] * len(fleet.replicas)
         for index, replica in enumerate(fleet.replicas):
             while not replica.idle and clocks[index] < now:
-                yield from advance(index)
+                yield from advance(index, now)
             if replica.idle:
                 clocks[index] = max(clocks[index], now)
         arrived[request.id] = now

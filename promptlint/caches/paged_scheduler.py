@@ -11,11 +11,11 @@ default), long_prefill_token_threshold.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
 
 from promptlint.caches.paged import Hold, PagedCache
 from promptlint.caches.request import TOKEN_BYTES, Outcome, Request
-from promptlint.caches.schedule import Finished, Step
+from promptlint.caches.schedule import Calm, Finished, Step
 from promptlint.errors import UserError
 
 __all__ = ["POLICIES", "PagedScheduler"]
@@ -86,6 +86,51 @@ class PagedScheduler:
         for live in batch:
             self._sample(live, step)
         return step
+
+    def calm(self) -> Calm:
+        running = self._running
+        if not running or len(running) >= self.max_batched_tokens:
+            return Calm()
+        if any(live.computed + TOKEN_BYTES != len(live.tokens) or not live.outputs for live in running):
+            return Calm()  # one is still inside its prompt
+        steps = min(len(live.request.output) // TOKEN_BYTES - live.outputs for live in running) - 1
+        if steps < 1 or not self._shut():
+            return Calm()
+        if self._blocks_ahead(steps) > self.cache.free:
+            # Crossing into a new KV block takes one: as many steps as the free ones allow, by bisection.
+            steps = bisect_right(range(steps), self.cache.free, key=self._blocks_ahead) - 1
+        if steps < 1:
+            return Calm()
+        return Calm(steps, len(running), sum(live.computed for live in running) // TOKEN_BYTES)
+
+    def leap(self, steps: int) -> None:
+        for live in self._running:
+            live.outputs += steps
+            live.tokens = live.request.prompt + live.request.output[: live.outputs * TOKEN_BYTES]
+            self._grow(live, steps)
+            live.computed += steps * TOKEN_BYTES
+        self.stats["steps"] += steps
+
+    def _shut(self) -> bool:
+        """No waiting request can enter while the running ones only decode.
+
+        The head of the queue waits for memory. Each KV block that the running requests fill may be one that it would find (one less to pay for), but that block
+        was taken from the free ones first; at most the block that each of them holds half full by now comes on top.
+        """
+        if not self._waiting or len(self._running) >= self.max_running:
+            return True
+        head = self._waiting[0]
+        hold, _ = self.cache.find(head.request.namespace, head.tokens, len(head.tokens))
+        return self.cache.cost(hold, self._blocks(len(head.tokens))) - len(self._running) > self.cache.free
+
+    def _blocks_ahead(self, steps: int) -> int:
+        """KV blocks that `steps` decode steps take."""
+        size = self.cache.block_size * TOKEN_BYTES
+        found = 0
+        for live in self._running:
+            assert live.hold is not None
+            found += -(-(live.computed + steps * TOKEN_BYTES) // size) - live.hold.blocks(size)
+        return found
 
     def _wait(self, live: _Live, *, front: bool) -> None:
         if self.by_priority:

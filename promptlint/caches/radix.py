@@ -262,11 +262,11 @@ class RadixCache:
             self.evict(need - self.free)
         self._take(hold, end)
 
-    def decode(self, hold: Hold) -> None:
-        """Take the slot of one output token. The engine wants a free page at every step, even inside a page."""
+    def decode(self, hold: Hold, tokens: int = 1) -> None:
+        """Take the slots of output tokens. The engine wants a free page at every step, even inside a page."""
         if self.free < self.page_size:
             self.evict(self.page_size - self.free)
-        self._take(hold, hold.computed + TOKEN_BYTES)
+        self._take(hold, hold.computed + tokens * TOKEN_BYTES)
 
     def checkpoint(self, hold: Hold, tokens: bytes, end: int) -> int:
         """Insert the whole pages of `tokens[:end]` and keep them locked; returns the tokens that were new."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from promptlint.caches.radix import Hold, Node, RadixCache
 from promptlint.caches.request import TOKEN_BYTES, Outcome, Request
-from promptlint.caches.schedule import Finished, Step
+from promptlint.caches.schedule import Calm, Finished, Step
 from promptlint.errors import UserError
 
 __all__ = ["POLICIES", "RadixScheduler"]
@@ -112,6 +112,33 @@ class RadixScheduler:
             live = self._queue.pop(0)
             self._refuse(live, step)
         return step
+
+    def calm(self) -> Calm:
+        running = self._running
+        if not running or self._chunked is not None:
+            return Calm()
+        if not (self._full or not self._queue or len(running) >= self.max_running):
+            return Calm()  # the queue is looked at before each decode step until memory has refused someone
+        steps = min(len(live.answer) // TOKEN_BYTES - live.outputs for live in running) - 1
+        if self.cache.page_size == 1:
+            # Whole leaves go in one fixed order, so that evicting for several steps at once drops the same ones as step by step.
+            steps = min(steps, (self.cache.free + self.cache.evictable) // len(running))
+        else:
+            # A step may evict for a page that it does not need in the end: leap only over steps that find free ones.
+            pages = self.cache.free // self.cache.page_size // len(running) - 1
+            steps = min(steps, pages * self.cache.page_size)
+        if steps < 1:
+            return Calm()
+        return Calm(steps, len(running), sum(_held(live).computed for live in running) // TOKEN_BYTES)
+
+    def leap(self, steps: int) -> None:
+        cache = self.cache
+        if cache.page_size == 1 and (short := steps * len(self._running) - cache.free) > 0:
+            cache.evict(short)
+        for live in self._running:
+            cache.decode(_held(live), steps)
+            live.outputs += steps
+        self.stats["decode_steps"] += steps
 
     # --- order of the queue
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from promptlint.caches.request import Outcome, Request
 
-__all__ = ["ConstantRate", "Finished", "Scheduler", "ServiceTime", "Step", "closed_loop"]
+__all__ = ["Calm", "ConstantRate", "Finished", "Scheduler", "ServiceTime", "Step", "closed_loop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,25 @@ class Step:
     finished: list[Finished] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """Steps ahead of a scheduler that only decode: nothing enters, leaves, or moves, so that they may be made in one leap.
+
+    Attributes:
+        steps: how many there are.
+        decodes: requests that produce a token in each of them.
+        context: tokens in the caches of those requests at the first; one more for each request at every further step.
+    """
+
+    steps: int = 0
+    decodes: int = 0
+    context: int = 0
+
+    def mean(self, steps: int) -> Step:
+        """The mean of the next `steps` of them. Where a step's time is linear in its context, so many times that of the mean is their time."""
+        return Step(decodes=self.decodes, decode_context=self.context + self.decodes * (steps - 1) // 2)
+
+
 class Scheduler(Protocol):
     """An engine's scheduler over its cache."""
 
@@ -74,6 +93,12 @@ class Scheduler(Protocol):
 
     def step(self) -> Step:
         """One forward pass; only while not idle."""
+
+    def calm(self) -> Calm:
+        """The coming steps that only decode, as long as nothing is added. There may be more than it promises, never fewer."""
+
+    def leap(self, steps: int) -> None:
+        """Make `steps` of the steps that `calm` promises: as many calls of `step` would leave the same state."""
 
 
 ServiceTime = Callable[[Step], float]

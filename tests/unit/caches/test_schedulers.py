@@ -1,5 +1,7 @@
 """Schedulers, drivers, fleets and routers by hand; the engines' own answers are in tests/conformance."""
 
+import random
+
 import pytest
 
 from promptlint.caches.fleet import CacheAware, ConsistentHashing, Fleet, LeastLoaded, RoundRobin, paced, router, serve
@@ -153,3 +155,63 @@ def test_workloads_are_seeded_and_have_the_stated_structure():
     assert fresh == total
     cache = RadixCache()
     assert total - sum(cache.admit(one).cached_tokens for one in requests) == 100 + 3 * 20 + 12 * 10
+
+
+# --- leaps over steps that only decode
+
+
+def stepped(scheduler, requests, window, chance):
+    """A closed loop that now and then leaps over some of the calm steps; every request with the step at which it ended."""
+    feed, live, steps, ended = list(reversed(requests)), 0, 0, []
+    while feed or not scheduler.idle:
+        while feed and live < window:
+            scheduler.add(feed.pop())
+            live += 1
+        calm = scheduler.calm()
+        if calm.steps and chance.random() < 0.7:
+            made = chance.randint(1, calm.steps)
+            scheduler.leap(made)
+            steps += made
+            continue
+        step = scheduler.step()
+        steps += 1
+        if calm.steps:  # what was promised
+            assert (step.decodes, step.decode_context, step.prefills) == (calm.decodes, calm.context, 0)
+            assert not step.finished
+        live -= len(step.finished)
+        ended += [(done.request.id, done.outcome, steps) for done in step.finished]
+    return ended, scheduler.stats
+
+
+class Never:
+    """Never leaps."""
+
+    @staticmethod
+    def random():
+        return 1.0
+
+
+@pytest.mark.parametrize("pool", [None, 700, 1500, 4000])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda pool: RadixScheduler(RadixCache(pool)),
+        lambda pool: RadixScheduler(RadixCache(pool, chunk=64), "lpm"),
+        lambda pool: RadixScheduler(RadixCache(pool, 16), "dfs-weight"),
+        lambda pool: PagedScheduler(PagedCache(pool, 16)),
+        lambda pool: PagedScheduler(PagedCache(pool, 4), "priority", max_batched_tokens=64, max_running=6),
+    ],
+)
+def test_a_leap_leaves_what_its_steps_leave(make, pool):
+    for seed in range(6):
+        chance = random.Random(seed)
+        heads = [[chance.randrange(50) for _ in range(chance.randint(20, 200))] for _ in range(5)]
+        requests = [
+            request(
+                index,
+                [*chance.choice(heads), *(chance.randrange(50) for _ in range(chance.randint(1, 40)))],
+                [chance.randrange(50) for _ in range(chance.randint(1, 90))],
+            )
+            for index in range(40)
+        ]
+        assert stepped(make(pool), requests, 10, random.Random(seed)) == stepped(make(pool), requests, 10, Never)
