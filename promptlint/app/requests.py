@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from promptlint.caches.block_lru import BlockRequest, Chains
 from promptlint.caches.request import TOKEN_BYTES, Request, pack
 from promptlint.traffic.read import Problem
-from promptlint.traffic.record import Record, Unreadable
+from promptlint.traffic.record import INPUT, Record, Unreadable
 
 __all__ = ["Renderer", "Requests", "Source", "TextTokens"]
 
@@ -25,6 +25,8 @@ class TextTokens:
     kept: bytes | None = None
     breakpoints: tuple[int, ...] = ()
     stops: tuple[int, ...] = ()
+    lifetimes: tuple[str, ...] = ()
+    head: int = 0
 
 
 class Source(Protocol):
@@ -43,6 +45,7 @@ class Requests:
 
     Attributes:
         problems: what could not be used, after an iteration: the reader's problems and our own.
+        observed: prompt and cached tokens that the log reports, by a request's id, where it reports both.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Requests:
         self._kept: list[Request | BlockRequest] | None = None
         self.problems: list[Problem] = []
         self.ids: list[Any] = []
+        self.observed: dict[int, tuple[int, int]] = {}
         self.places: list[tuple[str, int]] = []
 
     def __iter__(self) -> Iterator[Request | BlockRequest]:
@@ -81,6 +85,7 @@ class Requests:
     def _read(self) -> Iterator[Request | BlockRequest]:
         self.problems = []
         self.ids = []
+        self.observed = {}
         self.places = []
         known: dict[Hashable, int] = {}
         blocks: dict[Hashable, int] = {}
@@ -105,6 +110,8 @@ class Requests:
                 continue
             if record.output_length and record.output_tokens is None:
                 unknown += record.output_length
+            if (reported := record.usage.get(INPUT)) and record.cached_tokens is not None:
+                self.observed[len(self.ids)] = (reported, record.cached_tokens)
             self.ids.append(name if name is not None else len(self.ids) + 1)
             self.places.append((record.place.file, record.place.line))
             yield made
@@ -170,6 +177,8 @@ class Requests:
             breakpoints=text.breakpoints,
             stops=text.stops,
             kept=text.kept,
+            lifetimes=text.lifetimes,
+            head=text.head,
         )
         return chains.blocks(request) if self.as_blocks else request
 
@@ -213,11 +222,25 @@ def _whole(extra: Mapping[str, Any], field_name: str) -> int | None:
     return value
 
 
+_HEAD = frozenset({"tools", "system", "developer"})
+"""Roles of what stands in front of a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Positions in a rendered prompt, tokens; see `Request`."""
+
+    stops: tuple[int, ...] = ()
+    breakpoints: tuple[int, ...] = ()
+    lifetimes: tuple[str, ...] = ()
+    head: int = 0
+
+
 class Renderer:
     """Text to packed tokens; the tokenizer is loaded with the first text.
 
     For a provider (`marks`) the cache markers become breakpoints, and the ends of messages and marked blocks the places
-    where it looks back. A marker's own lifetime is not followed; --ttl sets one for all.
+    where it looks back. --ttl sets the lifetime of the markers that name none.
     """
 
     def __init__(self, mode: str | None, tokenizer: str, *, marks: bool) -> None:
@@ -246,20 +269,30 @@ class Renderer:
         except ValueError as error:
             raise Unreadable(f"cannot be rendered as {self._mode}: {error}", "messages") from error
         stored = None if rendered.stored is None else packed(rendered.stored)
-        stops, breakpoints = self._places(record, rendered.prompt) if self._marks else ((), ())
-        return TextTokens(packed(rendered.prompt), packed(rendered.answer), stored, breakpoints, stops)
+        places = self._places(record, rendered.prompt) if self._marks else _Places()
+        prompt, answer = packed(rendered.prompt), packed(rendered.answer)
+        return TextTokens(prompt, answer, stored, places.breakpoints, places.stops, places.lifetimes, places.head)
 
-    def _places(self, record: Record, runs: list[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Where messages and marked blocks end, in tokens, and which of those places are marked."""
+    def _places(self, record: Record, runs: list[str]) -> _Places:
+        """Where messages and marked blocks end, in tokens, which of those places are marked, and where the system text ends."""
         from promptlint.tokenizers.segments import Mark, Special
 
         stops: list[int] = []
-        at = 0
+        at = head = 0
+        in_head, begins = True, False
         for run_ in runs:
+            if begins:
+                in_head = in_head and run_ in _HEAD
+            begins = isinstance(run_, Special) and run_.endswith("start|>")
             at += self._tokenizer.count([run_])
-            if isinstance(run_, Mark) or (isinstance(run_, Special) and run_.endswith("end|>")):
+            ends = isinstance(run_, Special) and run_.endswith("end|>")
+            if isinstance(run_, Mark) or ends:
                 stops.append(at)
-        marked = [place for place, _ in self._tokenizer.marks(runs)]
-        if "cache_control" in record.parameters and stops:
-            marked.append(stops[-1])  # for the whole request: the end of its last message
-        return tuple(dict.fromkeys(stops)), tuple(dict.fromkeys(marked))
+            if ends and in_head:
+                head = at
+        marked = dict(self._tokenizer.marks(runs))
+        whole = record.parameters.get("cache_control")
+        if whole is not None and stops:  # for the whole request: the end of its last message
+            marked.setdefault(stops[-1], str(whole.get("ttl", "")) if isinstance(whole, Mapping) else "")
+        places = sorted(marked)
+        return _Places(tuple(dict.fromkeys(stops)), tuple(places), tuple(marked[place] for place in places), head)

@@ -57,7 +57,24 @@ def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[in
         file, line = requests.places[name]
         problems.append(Problem(file, line, reason, "tokens"))
     rows = tuple({"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems)
-    return Found(replace(result.report, problems=rows), problems)
+    observed = _observed(requests.observed, result.per_request)
+    return Found(replace(result.report, problems=rows, observed=observed), problems)
+
+
+def _observed(reported: Mapping[int, tuple[int, int]], expected: list[tuple[Any, int, int]]) -> dict[str, Any] | None:
+    """What the log's usage fields say, beside what was expected of the same requests; None where no request reports both counts."""
+    rows = [(reported[name], prompt, cached) for name, prompt, cached in expected if name in reported]
+    if not rows:
+        return None
+    prompt_tokens, cached_tokens = sum(row[0][0] for row in rows), sum(row[0][1] for row in rows)
+    simulated, found = sum(row[1] for row in rows), sum(row[2] for row in rows)
+    return {
+        "requests": len(rows),
+        "prompt_tokens": prompt_tokens,
+        "cached_tokens": cached_tokens,
+        "hit_rate": cached_tokens / prompt_tokens if prompt_tokens else 0.0,
+        "expected_hit_rate": found / simulated if simulated else 0.0,
+    }
 
 
 def _derived(given: Mapping[str, Any]) -> Any:

@@ -64,6 +64,7 @@ class SimulateReport:
         bounds: upper bounds of `hit_rate`: content, capacity, depth_first; None where one does not apply.
         cost: relative input cost and dollars, for providers.
         stats: the scheduler's own counters.
+        observed: what the log's usage fields report, and the hit rate that was expected of the same requests.
         problems: input that could not be read: file, line, field, reason.
     """
 
@@ -93,6 +94,7 @@ class SimulateReport:
     times: dict[str, float] | None = None
     sampling: Sampling | None = None
     refused: int = 0
+    observed: dict[str, Any] | None = None
     problems: tuple[dict[str, Any], ...] = ()
 
 
@@ -132,6 +134,12 @@ def text(report: SimulateReport) -> str:
     if report.cost:
         lines.append(
             "cost       " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.cost.items())
+        )
+    if report.observed:
+        seen = report.observed
+        lines.append(
+            f"observed   {_percent(seen['hit_rate'])}  in the usage fields of {seen['requests']:,} requests;"
+            f" {_percent(seen['expected_hit_rate']).strip()} was expected of them"
         )
     if report.times:
         lines.append("times      " + ", ".join(f"{name} {value:g}" for name, value in report.times.items()))

@@ -1,0 +1,62 @@
+"""`simulate --engine PROVIDER` from a log to the report: markers, the end of the system text, usage fields."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from promptlint.cli import cli
+
+RULES = "Answer from the manual only. Name the page that you used. " * 200  # about 2,600 tokens
+
+
+def replay(tmp_path, records, *options):
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    result = CliRunner().invoke(cli, ["simulate", str(log), "--output-format", "json", *options])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def record(*messages, at=0, **more):
+    return {"timestamp": at * 1000, "messages": [{"role": role, "content": text} for role, text in messages], **more}
+
+
+def test_where_the_head_stands_decides_for_gpt_5_6(tmp_path):
+    apart = [record(("system", RULES), ("user", f"Question {n}")) for n in range(4)]
+    joined = [record(("user", f"{RULES} Question {n}")) for n in range(4)]
+    given = ("--engine", "openai", "--model")
+    assert replay(tmp_path, apart, *given, "gpt-5.6")["hit_rate"] == pytest.approx(0.75, abs=0.01)
+    assert replay(tmp_path, joined, *given, "gpt-5.6")["hit_rate"] == 0
+    assert replay(tmp_path, joined, *given, "gpt-4o")["hit_rate"] == pytest.approx(0.75, abs=0.03)
+
+
+def test_markers_have_lifetimes_of_their_own(tmp_path):
+    def request(at, ttl):
+        marker = {"type": "ephemeral", **({"ttl": ttl} if ttl else {})}
+        block = {"type": "text", "text": RULES, "cache_control": marker}
+        return record(("system", [block]), ("user", f"Question {at}"), at=at)
+
+    given = ("--engine", "anthropic", "--model", "claude-sonnet-4-5")
+    assert replay(tmp_path, [request(0, ""), request(1800, "")], *given)["cached_tokens"] == 0
+    assert replay(tmp_path, [request(0, "1h"), request(1800, "1h")], *given)["cached_tokens"] > 2000
+
+
+def test_a_marker_for_the_whole_request(tmp_path):
+    first = [("system", RULES), ("user", "Which page?")]
+    records = [
+        record(*first, cache_control={"type": "ephemeral"}),
+        record(*first, ("assistant", "One."), ("user", "And then?"), at=10, cache_control={"type": "ephemeral"}),
+    ]
+    found = replay(tmp_path, records, "--engine", "anthropic", "--model", "claude-sonnet-4-5")
+    assert found["request_hit_rate"] == 0.5
+
+
+def test_usage_fields_are_compared_with_what_was_expected(tmp_path):
+    usage = {"gen_ai.usage.input_tokens": 2000, "gen_ai.usage.cache_read.input_tokens": 0}
+    records = [record(("system", RULES), ("user", f"Question {n}"), usage=usage) for n in range(4)]
+    found = replay(tmp_path, [*records, record(("user", "no usage"))], "--engine", "openai", "--model", "gpt-5.6")
+    observed = found["observed"]
+    assert (observed["requests"], observed["prompt_tokens"], observed["hit_rate"]) == (4, 8000, 0)
+    assert observed["expected_hit_rate"] == pytest.approx(0.75, abs=0.01)
+    assert replay(tmp_path, [record(("user", "no usage"))])["observed"] is None
