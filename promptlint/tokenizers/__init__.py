@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Sequence
 from functools import cache
@@ -41,6 +42,8 @@ class Tokenizer(Protocol):
 
 _BATCH = 8192
 """Characters from which a batch pays: it hands over an array without making an object for each id, but costs some 10 microseconds a call."""
+_MUCH = 8 << 20
+"""Characters from which on batches pay at all: the first one loads numpy, which costs what the arrays save on so many."""
 
 
 def _packed(tokenizer: Tokenizer, texts: Sequence[str]) -> list[bytes]:
@@ -60,6 +63,7 @@ class _Quicktok:
 
         self.name = name
         self._encoding = quicktok.get_encoding(name)
+        self._seen = 0  # characters that were packed so far
 
     def encode(self, text: str) -> Sequence[int]:
         try:
@@ -72,7 +76,9 @@ class _Quicktok:
         return len(self.encode(text))
 
     def packed(self, texts: Sequence[str]) -> list[bytes]:
-        if sum(map(len, texts)) < _BATCH:
+        size = sum(map(len, texts))
+        self._seen += size
+        if size < _BATCH or (self._seen < _MUCH and "numpy" not in sys.modules):
             return _packed(self, texts)
         try:
             ids, offsets = self._encoding.encode_batch(texts, 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any, Protocol
 
 from promptlint.tokenizers.segments import Run
@@ -114,6 +115,7 @@ class PlainTags:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Any, str]] = {}
+        self._before: tuple[Sequence[Any], list[str]] = ((), [])
 
     def __call__(self, conversation: Conversation) -> Rendered:
         runs: list[Run] = []
@@ -122,7 +124,7 @@ class PlainTags:
         if conversation.system is not None:
             runs.append(_tagged({"role": "system", "content": conversation.system}))
         once = self._once
-        runs += [once(message, _tagged) for message in conversation.messages]
+        runs += self._tagged_runs(conversation.messages)
         stored = None
         if conversation.answer is not None:
             answer = conversation.answer
@@ -133,6 +135,14 @@ class PlainTags:
                 else _tagged({"role": "assistant", "content": answer}),
             ]
         return Rendered([*runs, "<|assistant|>\n"], [], stored)
+
+    def _tagged_runs(self, messages: Sequence[Any]) -> list[str]:
+        """The runs of messages; those that begin with the very messages of the call before continue its runs."""
+        before, runs = self._before
+        at = len(before) if len(before) <= len(messages) and all(map(is_, before, messages)) else 0
+        runs = [*runs[:at], *(self._once(message, _tagged) for message in messages[at:])]
+        self._before = (tuple(messages), runs)
+        return runs
 
     def _once(self, value: Any, write: Callable[[Any], str]) -> str:
         known = self._made.get(id(value))

@@ -17,6 +17,8 @@ import re
 import zlib
 from array import array
 from collections.abc import Iterable
+from itertools import groupby
+from operator import is_
 
 from promptlint.tokenizers import EMBEDDED, ID_BYTES, ID_TYPE, Tokenizer
 
@@ -25,7 +27,7 @@ __all__ = ["Mark", "Run", "SegmentTokenizer", "Special", "pieces"]
 
 _ABOVE = 1 << 30
 _CUT = re.compile(r"\n(?=[A-Za-z])|[A-Za-z](?= [A-Za-z])")
-_PIECE = 2048
+_PIECE = 4096
 """Characters after which a cut is looked for: long enough that a call costs little beside its work, short enough to share."""
 
 
@@ -60,8 +62,10 @@ def pieces(text: str, size: int = _PIECE) -> list[str]:
 
 
 class SegmentTokenizer:
-    """A tokenizer that remembers the pieces it has seen, as packed ids: four bytes each, in the machine's order. Memory follows the distinct content.
+    """A tokenizer that remembers what it meets again, as packed ids: four bytes each, in the machine's order.
 
+    A long text that is met for the first time is tokenised in one go, and only a hash of each of its pieces is kept; a piece is remembered from its second time on,
+    and so is a whole text. So memory follows the content that repeats, and text without repetition costs little more than its tokens.
     The ids of a list of runs equal the concatenation of the ids of each run tokenised whole (a property test says so).
     """
 
@@ -70,7 +74,9 @@ class SegmentTokenizer:
         self._cuts = tokenizer.name in EMBEDDED
         self._known: dict[str, bytes] = {}
         self._specials: dict[str, bytes] = {}
-        self._seen: set[int] = set()
+        self._met: set[int] = set()
+        self._head: list[Run] = []
+        self._head_ids = b""
 
     def text(self, text: str) -> bytes:
         """Packed ids of one run of text."""
@@ -80,21 +86,28 @@ class SegmentTokenizer:
         if len(text) <= _PIECE or not self._cuts:
             known = self._known[text] = self.tokenizer.packed([text])[0]
             return known
-        # A long text is kept whole from its second time on: the first time its pieces are, for others that begin alike.
+        met = self._met
         mark = hash(text)
-        if mark in self._seen:
-            known = self._known[text] = self._long(text)
-            return known
-        self._seen.add(mark)
-        return self._long(text)
-
-    def _long(self, text: str) -> bytes:
+        again = mark in met
+        met.add(mark)
         parts = pieces(text)
-        known = self._known
-        missing = [part for part in parts if part not in known]
-        if missing:
-            known.update(zip(missing, self.tokenizer.packed(missing), strict=True))
-        return b"".join([known[part] for part in parts])
+        marks = set(map(hash, parts))
+        found = self.tokenizer.packed([text])[0] if met.isdisjoint(marks) else self._long(parts)
+        met |= marks
+        if again:
+            self._known[text] = found
+        return found
+
+    def _long(self, parts: list[str]) -> bytes:
+        """The ids of pieces of which some were met before: those are remembered, the stretches between them tokenised whole."""
+        known, met = self._known, self._met
+        missing = [part for part in parts if part not in known and hash(part) in met]
+        known.update(zip(missing, self.tokenizer.packed(missing), strict=True))
+        found: list[bytes] = []
+        for is_known, group in groupby(parts, known.__contains__):
+            stretch = list(group)
+            found += [known[part] for part in stretch] if is_known else self.tokenizer.packed(["".join(stretch)])
+        return b"".join(found)
 
     def special(self, text: str) -> bytes:
         """The packed id of a special token; one that the vocabulary lacks gets an id of its own, above every vocabulary."""
@@ -107,10 +120,22 @@ class SegmentTokenizer:
         return known
 
     def packed(self, runs: Iterable[Run]) -> bytes:
-        """Packed ids of the runs, one after the other."""
+        """Packed ids of the runs, one after the other. Runs that begin with the very objects of the call before continue its ids."""
+        runs = list(runs)
         known = self._known
         parts = []
-        for run in runs:
+        head = self._head
+        at = len(head) if len(head) <= len(runs) and all(map(is_, head, runs)) else 0
+        if at:
+            parts.append(self._head_ids)
+        last = len(runs) - 1
+        for index in range(at, len(runs)):
+            if (
+                index == last and index > at
+            ):  # the next call shares what is before the last run: here the generation prompt stands
+                self._head, self._head_ids = runs[:-1], b"".join(parts)
+                parts = [self._head_ids]
+            run = runs[index]
             part = known.get(run) if type(run) is str else None
             parts.append(self._run(run) if part is None else part)
         return b"".join(parts)

@@ -75,13 +75,32 @@ def test_every_cut_is_safe_on_prose():
     assert [token for piece in pieces(text, 1) for token in tokenizer.encode(piece)] == list(tokenizer.encode(text))
 
 
+LONG = "The quick brown fox jumps over the lazy dog.\nAnd again: " * 400
+
+
 def test_long_text_is_shared_and_exact():
-    text = "The quick brown fox jumps over the lazy dog.\nAnd again: " * 400
     segments = SegmentTokenizer(get("cl100k_base"))
-    assert segments.ids([text]) == list(get("cl100k_base").encode(text))
-    before = len(segments._known)
-    assert segments.ids([text[:-1] + "!"]) == list(get("cl100k_base").encode(text[:-1] + "!"))
-    assert len(segments._known) <= before + 1  # only the last piece is new
+    assert segments.ids([LONG]) == list(get("cl100k_base").encode(LONG))
+    assert not segments._known  # nothing was met twice yet
+    for ending in ("!", "?", "..."):
+        text = LONG[:-1] + ending
+        assert segments.ids([text]) == list(get("cl100k_base").encode(text))
+    pieces_known = len(segments._known)
+    assert segments.ids([LONG + "more"]) == list(get("cl100k_base").encode(LONG + "more"))
+    assert len(segments._known) <= pieces_known + 1  # at most one more piece was met twice
+
+
+def test_texts_that_share_their_middle_are_exact():
+    tokenizer = get("o200k_base")
+    segments = SegmentTokenizer(tokenizer)
+    for number in range(6):
+        text = f"At 12:0{number}:00 the clock says so. " + LONG + f"and {number} at the end. " * (200 * (number % 2))
+        assert segments.ids([text]) == list(tokenizer.encode(text))
+        assert segments.ids([text, "\n", text]) == [
+            *tokenizer.encode(text),
+            *tokenizer.encode("\n"),
+            *tokenizer.encode(text),
+        ]
 
 
 def test_special_tokens_in_text_stay_text():
