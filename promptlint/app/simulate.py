@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from promptlint.caches.block_lru import BlockLru, BlockRequest, StackDistances
 from promptlint.caches.bounds import Bounds
+from promptlint.caches.endless import EndlessCache
 from promptlint.caches.fleet import ROUTERS, Fleet, paced, router, serve
 from promptlint.caches.paged import PagedCache
 from promptlint.caches.paged_scheduler import PagedScheduler
@@ -357,7 +358,10 @@ class _TokenRun(_Run):
         self._provider = _provider_terms(setup) if setup.is_provider else None
         unit = setup.unit if self._provider is None else max(1, self._provider.block)
         super().__init__(setup, unit, sampler)
-        self._beside = _Beside(self, unit) if setup.bounds and self._provider is None else None
+        self._endless = EndlessCache(unit) if _never_evicts(setup) else None
+        needs_bounds = setup.bounds and self._provider is None and self._endless is None
+        self._beside = _Beside(self, unit) if needs_bounds else None
+        self._depth_first = 0
         self.replica_sums = [Sums() for _ in range(setup.replicas)]
         self.stats: dict[str, int] = {}
         self._waits: list[float] = []
@@ -392,7 +396,9 @@ class _TokenRun(_Run):
     def replay(self, requests: Iterable[Any]) -> None:
         setup = self.setup
         requests = requests if self._beside is None else self._beside.watching(requests)
-        if setup.schedule is not None:
+        if self._endless is not None:
+            self._unlimited(self._endless, requests)
+        elif setup.schedule is not None:
             self._scheduled(requests)
         elif setup.replicas > 1:
             caches = [self.cache(setup.capacity) for _ in range(setup.replicas)]
@@ -402,6 +408,14 @@ class _TokenRun(_Run):
             cache = self.cache(setup.capacity)
             for request in requests:
                 self._served(request, 0, cache.admit(request))
+
+    def _unlimited(self, cache: EndlessCache, requests: Iterable[Request]) -> None:
+        """The bounds come with it: what memory without limit reaches is all that the content allows."""
+        for request in requests:
+            before = cache.depth_first
+            self._served(request, 0, cache.admit(request))
+            if self.tally.served > self.setup.warm_up:
+                self._depth_first += cache.depth_first - before
 
     def _served(self, request: Request, replica: int, outcome: Outcome) -> None:
         self.note(request, outcome)
@@ -456,7 +470,7 @@ class _TokenRun(_Run):
 
     def report(self, curve: tuple[CurvePoint, ...]) -> SimulateReport:
         setup, total = self.setup, self.tally.total
-        bounds, bottleneck = ({}, None) if self._beside is None else self._beside.judge(total)
+        bounds, bottleneck = self._judged(total)
         if setup.schedule is None:
             driver = "one request at a time"
         else:
@@ -506,6 +520,18 @@ class _TokenRun(_Run):
             refused=len(self.tally.refused),
         )
 
+    def _judged(self, total: Sums) -> tuple[dict[str, float | None], str | None]:
+        if self._beside is not None:
+            return self._beside.judge(total)
+        if self._endless is None or not self.setup.bounds or not total.prompt_tokens:
+            return {}, None
+        content = total.hit_rate
+        return {
+            "content": content,
+            "capacity": content,
+            "depth_first": self._depth_first / total.prompt_tokens,
+        }, "content"
+
     def _cost(self) -> dict[str, Any] | None:
         """Input cost relative to no caching, and dollars where prices are listed."""
         terms = self._provider
@@ -530,6 +556,11 @@ class _TokenRun(_Run):
             return round(waits[min(len(waits) - 1, int(share * len(waits)))], 6)
 
         return {"ttft_p50_s": quantile(0.5), "ttft_p99_s": quantile(0.99), "end_s": round(max(self._ends), 6)}
+
+
+def _never_evicts(setup: Setup) -> bool:
+    """Whether the run is one radix cache without limit and one request at a time: pages apart, no setting of the engine then changes a number."""
+    return setup.engine == "sglang" and setup.capacity is None and setup.schedule is None and setup.replicas == 1
 
 
 class _Beside:

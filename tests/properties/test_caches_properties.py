@@ -1,6 +1,7 @@
 """The caches against brute force, and what must hold after every step."""
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from promptlint.caches.block_lru import BlockLru, BlockRequest, Chains, StackDistances
 from promptlint.caches.bounds import Bounds
+from promptlint.caches.endless import EndlessCache
 from promptlint.caches.eviction import STRATEGIES
 from promptlint.caches.fleet import Fleet, RoundRobin
 from promptlint.caches.paged import PagedCache
@@ -263,6 +265,24 @@ def test_no_run_passes_the_bounds(requests, page, capacity, eviction):
         bounds.add(request)
     tokens = bounds.tokens()
     assert found <= tokens.capacity <= tokens.content == content
+
+
+@FAST
+@given(traces(), UNITS, st.sampled_from(TREES), st.sampled_from([0, 2]), st.data())
+def test_the_cache_that_never_forgets_is_the_radix_cache_without_limit(requests, page, tree, chunk, data):
+    """Outcome by outcome, also where something else than prompt and answer is stored; a look-up changes nothing."""
+    cut = data.draw(st.lists(st.integers(0, 3), min_size=len(requests), max_size=len(requests)))
+    requests = [
+        replace(request, kept=request.prompt[:-TOKEN_BYTES] + pack([1] * extra)) if extra else request
+        for request, extra in zip(requests, cut, strict=True)
+    ]
+    radix, endless, bounds = RadixCache(None, page, tree=tree, chunk=chunk), EndlessCache(page), Bounds(None, page)
+    for request in requests:
+        bounds.add(request)
+        expected = radix.admit(request)
+        assert endless.lookup(request).cached_tokens == expected.cached_tokens
+        assert endless.admit(request) == expected
+    assert endless.depth_first == bounds.tokens().depth_first
 
 
 @FAST
