@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from promptlint.caches.block_lru import BlockRequest, Chains
@@ -128,15 +129,7 @@ class Requests:
     def _request(
         self, record: Record, blocks: dict[Hashable, int], chains: Chains, unknown: int
     ) -> Request | BlockRequest:
-        labels = tuple(
-            (kind, str(value))
-            for kind, value in (
-                ("namespace", record.namespace),
-                ("model", record.model),
-                ("call_site", record.call_site),
-            )
-            if value
-        )
+        labels = _labels(record.namespace, record.model, record.call_site)
         name = len(self.ids)
         session = record.session_id or record.namespace or None
         if record.hash_ids is not None:
@@ -200,6 +193,13 @@ def _hash_pages(record: Record) -> list[Any] | None:
     return [*(record.hash_ids or ()), *answer] if answer else None
 
 
+@lru_cache(maxsize=4096)
+def _labels(namespace: str, model: str, call_site: str) -> tuple[tuple[str, str], ...]:
+    """What results are grouped by: the fields that are given."""
+    named = (("namespace", namespace), ("model", model), ("call_site", call_site))
+    return tuple((kind, value) for kind, value in named if value)
+
+
 def _namespace(record: Record) -> Hashable:
     plain = record.namespace or ("" if record.empty_key else None)
     return (record.model, plain) if record.model else plain
@@ -249,28 +249,31 @@ class Renderer:
         self._marks = marks
         self._tokenizer: Any = None
         self._render: Any = None
+        self._conversation: Any = None
 
     def __call__(self, record: Record) -> TextTokens:
         if self._tokenizer is None:
             from promptlint import tokenizers
-            from promptlint.tokenizers.render import renderer
+            from promptlint.tokenizers.render import Conversation, renderer
             from promptlint.tokenizers.segments import SegmentTokenizer
 
             self._tokenizer = SegmentTokenizer(tokenizers.get(self._name or tokenizers.DEFAULT))
             self._render = renderer(self._mode)
+            self._conversation = Conversation
         packed = self._tokenizer.packed
         if record.prompt is not None:
             output = record.output if isinstance(record.output, str) else ""
             return TextTokens(packed([record.prompt]), packed([output]) if output else b"")
-        from promptlint.tokenizers.render import Conversation
-
         try:
-            rendered = self._render(Conversation(record.messages or (), record.tools, record.system, record.output))
+            rendered = self._render(
+                self._conversation(record.messages or (), record.tools, record.system, record.output)
+            )
         except ValueError as error:
             raise Unreadable(f"cannot be rendered as {self._mode}: {error}", "messages") from error
+        prompt = packed(rendered.prompt)
         stored = None if rendered.stored is None else packed(rendered.stored)
         places = self._places(record, rendered.prompt) if self._marks else _Places()
-        prompt, answer = packed(rendered.prompt), packed(rendered.answer)
+        answer = packed(rendered.answer) if rendered.answer else b""
         return TextTokens(prompt, answer, stored, places.breakpoints, places.stops, places.lifetimes, places.head)
 
     def _places(self, record: Record, runs: list[str]) -> _Places:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from promptlint.errors import UserError
 from promptlint.traffic import files
 from promptlint.traffic.files import MAX_LINE, Broken, Source
-from promptlint.traffic.readers import FORMATS, by_name, file_formats
+from promptlint.traffic.readers import by_name, file_formats, format_of
 from promptlint.traffic.readers.base import Format, Options
 from promptlint.traffic.record import Place, Record, Unreadable
 
@@ -168,7 +168,7 @@ class Traffic:
             self.problem(place, "expected a JSON object")
 
     def _object(self, row: Mapping[str, Any], place: Place, wanted: Format | None) -> Iterator[Record]:
-        form = wanted or next((form for form in FORMATS if form.matches(row)), None)
+        form = wanted or format_of(row)
         if form is None:
             keys = ", ".join(str(key)[:40] for key in list(row)[:6])
             self.problem(place, f"no format that promptlint reads; its fields: {keys or 'none'}")

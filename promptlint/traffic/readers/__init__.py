@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from promptlint.errors import UserError
 from promptlint.traffic.readers import aggregates, blocks, bodies, conversations, otel, platforms, server_logs, wrapped
 from promptlint.traffic.readers.base import Format
 
-__all__ = ["FORMATS", "by_name"]
+__all__ = ["FORMATS", "by_name", "format_of"]
 
 FORMATS: tuple[Format, ...] = (
     bodies.BATCH,
@@ -45,6 +48,45 @@ FORMATS: tuple[Format, ...] = (
     bodies.BODY,
     bodies.COMPLETION,
 )
+
+_PLAIN_FIELDS = frozenset(
+    [
+        "timestamp",
+        "id",
+        "session_id",
+        "model",
+        "namespace",
+        "call_site",
+        "messages",
+        "tools",
+        "system",
+        "prompt",
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+        "stream",
+        "stop",
+        "seed",
+        "n",
+        "user",
+        "tool_choice",
+        "response_format",
+        "usage",
+        "output",
+        "output_length",
+    ]
+)
+_PLAIN = (bodies.CANONICAL, bodies.BODY, bodies.COMPLETION)
+
+
+def format_of(row: Mapping[str, Any]) -> Format | None:
+    """The first format that the record looks like; None when there is none. Most records have only fields that no special format asks about."""
+    tried = _PLAIN if row.keys() <= _PLAIN_FIELDS else FORMATS
+    for form in tried:
+        if form.matches(row):
+            return form
+    return None
 
 
 def by_name(name: str) -> Format:
