@@ -48,11 +48,7 @@ def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -
             found: Iterable[Raised] = module.check(context, rule, parameters(rule))
             raised.extend((rule.precedence, each) for each in found)
     prompts = {site.id: site.prompt for site in sites}
-    settled = _merged(
-        _settled(raised),
-        frozenset(rule.name for rule in rules.values() if rule.check in MERGED),
-        assumptions.thresholds.notice,
-    )
+    settled = _merged(_settled(raised), frozenset(rule.name for rule in rules.values() if rule.check in MERGED))
     findings = tuple(dearest_first(_folded(settled, prompts)))
     return CheckResult(findings, sites, {"provider_terms": terms_used(sites)})
 
@@ -132,12 +128,8 @@ def _rank(finding: Finding) -> tuple[int, float, int]:
     return finding.confidence, finding.tokens_lost, finding.tokens_behind
 
 
-def _merged(findings: Iterable[Finding], rules: frozenset[str], notice: float) -> list[Finding]:
-    """Values of one rule that stand next to each other, with next to nothing between them, are one finding: one edit moves them all.
-
-    So are those of one file and call site that change equally rarely (today, yesterday, this month): the first one is the fault, and the others
-    lose less than `notice` tokens.
-    """
+def _merged(findings: Iterable[Finding], rules: frozenset[str]) -> list[Finding]:
+    """Values of one rule that stand next to each other, with next to nothing between them, are one finding: one edit moves them all."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     merged: list[Finding] = []
     for each in findings:
@@ -148,7 +140,7 @@ def _merged(findings: Iterable[Finding], rules: frozenset[str], notice: float) -
     for group in groups.values():
         runs: list[list[Finding]] = []
         for each in sorted(group, key=lambda each: (-each.tokens_behind, each.span)):
-            run = next((run for run in runs if _belongs(each, run) or _is_echo(each, run[0], notice)), None)
+            run = next((run for run in runs if _belongs(each, run)), None)
             if run is None:
                 runs.append([each])
             else:
@@ -166,11 +158,6 @@ def _belongs(finding: Finding, run: list[Finding]) -> bool:
     first, last = run[0], run[-1]
     near = abs(finding.span.line - first.span.line) <= MERGED_LINES
     return near and last.tokens_behind - finding.tokens_behind < MERGED_TOKENS
-
-
-def _is_echo(finding: Finding, first: Finding, notice: float) -> bool:
-    """Whether a value goes stale together with an earlier one of the same prompt, and loses nothing by itself."""
-    return finding.volatility is Volatility.DAY is first.volatility and finding.tokens_lost < notice
 
 
 def _folded(findings: Iterable[Finding], prompts: Mapping[str, Prompt]) -> list[Finding]:

@@ -9,6 +9,7 @@ from promptlint.analysis import CallSite, Item, cost_of, tokens_behind
 from promptlint.analysis.place import primary_location
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
+from promptlint.finding import Note
 from promptlint.ir import BlockKind, Confidence, Hole, Origin, Step, Volatility
 
 __all__ = ["STRONG", "Params", "check", "origins_of"]
@@ -56,7 +57,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     for site in context.sites:
         items = site.rendered.items
         growing = bool(items) and (items[-1].append or site.rendered.grows_before(items[-1]))
-        told: list[tuple[Item, Origin]] = []
+        told: list[tuple[Item, Origin, Raised]] = []
         for item in site.rendered.items:
             hole = item.node
             if not isinstance(hole, Hole) or item.append or _inherits(item, hole):
@@ -71,11 +72,17 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 if not _counts(origin, sources, params) or origin.volatility < least or not _fits(origin, hole, params):
                     continue
                 # Of the same value in several places the first is the fault; the others lose nothing more.
-                if any(_repeats(item, origin, *known) for known in told):
+                if any(_repeats(item, origin, known, known_origin) for known, known_origin, _ in told):
                     continue
                 for raised in _raise(context, rule, params, site=site, item=item, hole=hole, origin=origin):
-                    told.append((item, origin))
-                    yield raised
+                    first = next(
+                        (index for index, known in enumerate(told) if _is_echo(item, origin, *known[:2])), None
+                    )
+                    if first is None:
+                        told.append((item, origin, raised))
+                    else:
+                        told[first] = (*told[first][:2], _with_echo(told[first][2], raised))
+        yield from (raised for _, _, raised in told)
 
 
 def origins_of(hole: Hole) -> tuple[Origin, ...]:
@@ -135,10 +142,35 @@ def _repeats(item: Item, origin: Origin, earlier: Item, earlier_origin: Origin) 
     """Whether an earlier part, rendered together with this one, prints the same value."""
     if not isinstance(item.node, Hole) or not isinstance(earlier.node, Hole):
         return False
-    arms = dict(item.arms)
-    together = all(arms.get(choice, arm) == arm for choice, arm in earlier.arms)
     same = item.node.expression == earlier.node.expression and item.span.path == earlier.span.path
-    return together and same and origin.confidence <= earlier_origin.confidence
+    return same and _together(item, earlier) and origin.confidence <= earlier_origin.confidence
+
+
+def _together(item: Item, earlier: Item) -> bool:
+    """Whether the earlier part is there whenever the later one is."""
+    arms = dict(item.arms)
+    return all(arms.get(choice, arm) == arm for choice, arm in earlier.arms)
+
+
+def _is_echo(item: Item, origin: Origin, earlier: Item, earlier_origin: Origin) -> bool:
+    """Whether a date goes stale together with an earlier one of the same text (today, yesterday, this month): it loses nothing by itself."""
+    return (
+        origin.volatility is Volatility.DAY is earlier_origin.volatility
+        and origin.kind == earlier_origin.kind
+        and origin.confidence <= earlier_origin.confidence
+        and item.span.path == earlier.span.path
+        and item.block_index == earlier.block_index
+        and _together(item, earlier)
+    )
+
+
+def _with_echo(raised: Raised, echo: Raised) -> Raised:
+    """The first finding with a note at the place of the other."""
+    span = echo.finding.span
+    if span == raised.finding.span:
+        return raised
+    note = Note(span, f"`{short(echo.finding.expression)}` here too")
+    return replace(raised, finding=replace(raised.finding, related=(*raised.finding.related, note)))
 
 
 def _inherits(item: Item, hole: Hole) -> bool:

@@ -425,3 +425,30 @@ def test_a_counter_in_another_attribute_makes_the_object_a_state():
 
     assert rule("winner.health_points") == "counter-in-prefix"
     assert rule("winner.name") == "request-data-before-static"
+
+
+def test_later_dates_of_one_text_are_folded_into_the_first():
+    s = Source()
+    dates = [s.hole("clock", Volatility.DAY, name=name) for name in ("today", "yesterday", "month")]
+    [found] = findings(
+        s.prompt(
+            s.system(dates[0], s.text(LONG), dates[1], s.text(LONG), dates[2], s.text(LONG)),
+        )
+    )
+    assert found.expression == "today"
+    assert [note.span for note in found.related] == [date.span for date in dates[1:]]
+
+
+def test_dates_of_alternative_texts_are_faults_of_their_own():
+    s = Source()
+    guard = s.guard("setting", Volatility.PROCESS, "setting")
+    arms = [(s.text(SOME), s.hole("clock", Volatility.DAY, name=name), s.text(LONG)) for name in ("today", "date")]
+    assert names(s.prompt(s.system(s.choice(guard, *arms)))) == ["clock-in-prefix"] * 2
+
+
+def test_what_loses_next_to_nothing_is_pedantic():
+    s = Source()
+    [few] = findings(s.prompt(s.system(s.hole("user", Volatility.USER), s.text(SOME))))
+    [many] = findings(s.prompt(s.system(s.hole("user", Volatility.USER), s.text(LONG))))
+    assert (few.persona, many.persona) == ("pedantic", "regular")
+    assert few.tokens_lost < TYPICAL.thresholds.notice <= many.tokens_lost
