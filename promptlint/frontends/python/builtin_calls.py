@@ -189,7 +189,7 @@ class Builtins(Calls):
             return None
         argument = node.args[0] if node.args else node
         over, element = self.element(first, argument, ast.copy_location(ast.Name("item", ast.Load()), argument), frame)
-        number = Opaque("index", span, (), "index")
+        number = Opaque("index", span, (), "index")  # it numbers the list's own data, and is the same at the same place
         pair = List((Elem(number, span), Elem(element, span)), span, "tuple")
         disorder = first.disorder if isinstance(first, List) else ()
         return List(
@@ -242,10 +242,9 @@ class Builtins(Calls):
             if len(numbers) <= 24:
                 return List(tuple(Elem(Const(number, span), span) for number in numbers), span)
         expression = self.source_of(node, frame)
-        origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, expression, span, frame)
-        return Opaque(
-            expression, span, merge_origins((origin,), *(origins_of(value) for value in arguments.positional)), "step"
-        )
+        # Numbers of what its bounds say; only a loop that sends prompts makes a counter of them.
+        origins = merge_origins(*(contained(origins_of(value)) for value in arguments.positional))
+        return Opaque(expression, span, origins, identifier(expression))
 
     def _call_reversed(self, path: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value | None:
         first = arguments.positional[0] if arguments.positional else None

@@ -163,7 +163,7 @@ class Calls(Methods):
             if known is not None:
                 return known
         mark, serial, drafts = len(self.journal.written), Box.count, len(self.drafts)
-        missing = len(self.unresolved)
+        missing, sent = len(self.unresolved), self.sent
         inner = self.frame_for(info, receiver, captured, frame)
         inner.call = span
         if isinstance(node, ast.Call):
@@ -179,6 +179,7 @@ class Calls(Methods):
             key is not None
             and len(self.drafts) == drafts
             and len(self.unresolved) == missing
+            and self.sent == sent
             and self._is_pure(value, mark, serial)
         ):
             self._memo[key] = value

@@ -53,7 +53,20 @@ from promptlint.frontends.python.values import (
     origins_of,
     worst,
 )
-from promptlint.ir import Confidence, Guard, Hole, Origin, Repeat, Segment, Step, Text, Unresolved, Volatility
+from promptlint.ir import (
+    Confidence,
+    Growth,
+    Guard,
+    Hole,
+    Origin,
+    Repeat,
+    Segment,
+    Step,
+    Text,
+    Unresolved,
+    Volatility,
+    holes_of,
+)
 from promptlint.source import Span
 
 __all__ = ["Arguments", "BudgetError", "Core", "identifier"]
@@ -69,7 +82,21 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SLOT = re.compile(r"\{[A-Za-z_]\w*\}")
 # Words of a function's name that say that it writes out what it is given.
 _SPELLING = frozenset(
-    ["format", "formatted", "fmt", "str", "string", "iso", "render", "human", "humanize", "pretty", "date", "datetime", "timestamp"]
+    [
+        "format",
+        "formatted",
+        "fmt",
+        "str",
+        "string",
+        "iso",
+        "render",
+        "human",
+        "humanize",
+        "pretty",
+        "date",
+        "datetime",
+        "timestamp",
+    ]
 )
 _WRAPPERS = frozenset(
     [
@@ -164,6 +191,7 @@ class Core:
         self.steps = 0
         self.total = 0  # steps of all roots so far
         self.soft = SOFT_STEPS
+        self.sent = 0  # calls that send, silent evaluation included
         self.silent = 0  # above 0: evaluation must not report prompts
         self.module_frames: dict[int, Frame] = {}
         self.unresolved: list[Unresolved] = []
@@ -333,6 +361,14 @@ class Core:
         if value.span != span and len(steps) < 10:
             steps = (Step(value.span, f"`{value.expression}`"), *steps)
         return Hole(expression, span, volatility, confidence, origins, name, kind, growth, value.tokens, None, steps)
+
+    def repeat(self, over: Opaque, body: Segments, span: Span, growth: Growth, separator: str = "") -> Repeat:
+        """A part of a text for each element of `over`. What is looped over shows where an element is printed, not at the loop's head."""
+        slot = next((hole for hole in holes_of(body) if not set(over.origins).isdisjoint(hole.origins)), None)
+        if slot is None:
+            return Repeat(self.hole(over, over.expression, over.span), body, span, growth, separator)
+        whole = self.hole(over, slot.expression, slot.span)
+        return Repeat(replace(whole, name=over.name or whole.name), body, span, growth, separator)
 
     def to_segments(
         self, value: Value, expression: str, span: Span, *names: str, spec: str = "", conversion: str = ""

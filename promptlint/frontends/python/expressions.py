@@ -764,7 +764,7 @@ class Expressions(Core):
                 return replace(over, origins=iterable.disorder) if not over.origins else over, value
         name = target.id if isinstance(target, ast.Name) else ""
         origins = over.origins
-        if origins and all(origin.confidence.value == 0 for origin in origins) and name:
+        if origins and all(origin.confidence.value == 0 for origin in origins) and name and not self._numbers(name):
             return over, self.by_name(
                 name, self.span_of(target, frame), frame, name, over.name, parameter=over.parameter
             )
@@ -780,6 +780,10 @@ class Expressions(Core):
             parameter=over.parameter,
         )
         return over, element
+
+    def _numbers(self, name: str) -> bool:
+        """Whether a name is that of a counter: the element of a list counts nothing (`for step in plan`)."""
+        return self.fact(name).origin == "counter"
 
     def _any_item(self, iterable: List, node: ast.AST, frame: Frame) -> Value | None:
         """One value that stands for any element of a list of one shape: the join of its elements where that is small."""

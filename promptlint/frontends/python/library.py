@@ -49,6 +49,7 @@ class Library(Templates):
         if callee.instance:
             sunk = self.call_sink(callee, arguments, node, frame)
             if sunk is not None:
+                self.sent += 1
                 return sunk
             if path.endswith(
                 (
@@ -79,6 +80,7 @@ class Library(Templates):
         if made is not None:
             return Lib(made, True)
         if sunk is not None:
+            self.sent += 1
             return sunk
         message = self.sdk.messages.get(path)
         if message is not None:
@@ -202,9 +204,12 @@ class Library(Templates):
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         sunk = self.call_generic(callee, arguments, node, frame)
         if sunk is not None:
+            self.sent += 1
             return sunk
         for value in arguments.all():
             self.note_loose(value, node, frame)
+            if isinstance(value, List) and self._looks_like_messages(value):
+                self.sent += 1
         if isinstance(callee, Opaque) and isinstance(node.func, ast.Attribute):
             return self._opaque_method(callee, node.func, arguments, node, frame)
         name = (
@@ -215,6 +220,10 @@ class Library(Templates):
             else ""
         )
         return self.unknown(expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(name))
+
+    def _looks_like_messages(self, value: List) -> bool:
+        """Whether a list holds messages."""
+        raise NotImplementedError
 
     def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
         """Remember a text or list that goes where we cannot follow."""

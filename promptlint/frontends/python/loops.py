@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from promptlint.frontends.python.core import identifier
 from promptlint.frontends.python.statements import Changed, Statements
 from promptlint.frontends.python.text import merge
 from promptlint.frontends.python.values import (
@@ -23,10 +24,11 @@ from promptlint.frontends.python.values import (
     Rest,
     Str,
     Value,
+    contained,
     merge_origins,
     origins_of,
 )
-from promptlint.ir import Choice, Confidence, Growth, Guard, Hole, Repeat, Text, Volatility
+from promptlint.ir import Choice, Confidence, Growth, Guard, Hole, Text, Volatility
 
 __all__ = ["Loops"]
 
@@ -39,6 +41,11 @@ class Loops(Statements):
         if isinstance(iterable, Lib):
             iterable = self.library_value(iterable, node.iter, frame)
         known = self.known_elements(iterable)
+        numbers = self._is_range(node.iter, frame)
+        if numbers and known and self._sends(node, known[0], frame):
+            # Turns of a conversation are no list of texts: each of them is another request.
+            known = None
+            iterable = Opaque(self.source_of(node.iter, frame), self.span_of(node.iter, frame))
         if known is not None and not _leaves(node.body):
             for value in known:
                 self.bind(node.target, value, frame)
@@ -46,8 +53,37 @@ class Loops(Statements):
                     return True
             return self.run(node.orelse, frame)
         over, element = self.element(iterable, node.iter, node.target, frame)
-        self._loop(over, node.body, frame, lambda: self._bind_element(node.target, element, frame), is_for=True)
+        count = self._turns(node.target, "counter", frame) if numbers else element
+
+        def bind(sends: bool) -> Opaque:
+            self._bind_element(node.target, count if sends else element, frame)
+            return self._turns(node.iter, "history", frame) if numbers and sends else over
+
+        self._loop(bind, node.body, frame)
         return self.run(node.orelse, frame)
+
+    def _is_range(self, node: ast.expr, frame: Frame) -> bool:
+        return isinstance(node, ast.Call) and self.eval(node.func, frame) == Lib("range")
+
+    def _sends(self, node: ast.For | ast.AsyncFor, element: Value, frame: Frame) -> bool:
+        """Whether a turn of the loop sends a prompt: it is tried and taken back."""
+        mark, returned, yielded, sent = self.journal.mark(), len(frame.returns), len(frame.yields), self.sent
+        self.silent += 1
+        try:
+            self.bind(node.target, element, frame)
+            self.run(node.body, frame)
+        finally:
+            self.silent -= 1
+            self.journal.undo(mark)
+            del frame.returns[returned:]
+            del frame.yields[yielded:]
+        return self.sent > sent
+
+    def _turns(self, node: ast.expr, kind: str, frame: Frame) -> Opaque:
+        """What a loop that sends prompts counts (`counter`), or what it adds to the conversation in each turn (`history`)."""
+        span, expression = self.span_of(node, frame), self.source_of(node, frame)
+        origin = self.origin(kind, Volatility.TURN, Confidence.MEDIUM, expression, span, frame)
+        return Opaque(expression, span, (origin,), "turns" if kind == "history" else identifier(expression))
 
     _do_AsyncFor = _do_For
 
@@ -66,37 +102,35 @@ class Loops(Statements):
         test = self.eval(node.test, frame)
         if self.truth(test) is False:
             return self.run(node.orelse, frame)
-        span = self.span_of(node.test, frame)
         expression = self.source_of(node.test, frame)
-        origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, f"while {expression}", span, frame)
-        over = Opaque(f"while {expression}", span, (origin,), "turns")
-        self._loop(over, node.body, frame, lambda: None, is_for=False)
+        over = self.derived(expression, self.span_of(node.test, frame), test, name=identifier(expression))
+        if not over.origins:
+            over = self.unknown(expression, over.span, frame, name=over.name)
+        over = replace(over, origins=contained(over.origins))
+        self._loop(lambda sends: self._turns(node.test, "history", frame) if sends else over, node.body, frame)
         if isinstance(test, Const) and test.value and not any(isinstance(child, ast.Break) for child in ast.walk(node)):
             if frame.returns:
                 frame.returns[-1] = (None, frame.returns[-1][1])
             return True
         return self.run(node.orelse, frame)
 
-    def _loop(self, over: Opaque, body: Sequence[ast.stmt], frame: Frame, bind: Any, *, is_for: bool) -> None:
-        """Two passes: the first finds out what a turn changes, the second runs from a state that stands for any turn."""
+    def _loop(self, bind: Callable[[bool], Opaque], body: Sequence[ast.stmt], frame: Frame) -> None:
+        """Two passes: the first finds out what a turn changes, the second runs from a state that stands for any turn.
+
+        `bind` binds the loop's target and gives what it runs over; it is told whether a turn sends a prompt.
+        """
         mark = self.journal.mark()
-        returned = len(frame.returns)
-        yielded = len(frame.yields)
-        self.silent += 1
-        try:
-            bind()
-            self.run(body, frame)
-        finally:
-            self.silent -= 1
-        first = self.journal.changed_since(mark)
-        self.journal.undo(mark)
-        del frame.returns[returned:]
-        del frame.yields[yielded:]
+        returned, yielded = len(frame.returns), len(frame.yields)
+        sends = False
+        over, first, sent = self._first_turn(bind, sends, body, frame)
+        if sent:
+            sends = True
+            over, first, _ = self._first_turn(bind, sends, body, frame)
         widened: list[tuple[Any, str, Any, Any]] = []
         for target, key, before, now in first.values():
             if Journal.missing(before) or Journal.missing(now) or before is now:
                 continue
-            head = self._widen(over, key, before, now, frame)
+            head = self._widen(over, key, before, now, frame, sends)
             if head is not None:
                 widened.append((target, key, before, head))
         for target, key, _, head in widened:
@@ -107,7 +141,7 @@ class Loops(Statements):
         inner = self.journal.mark()
         frame.in_loop += 1
         try:
-            bind()
+            bind(sends)
             self.run(body, frame)
         finally:
             frame.in_loop -= 1
@@ -119,27 +153,34 @@ class Loops(Statements):
             made = tuple(frame.yields[yielded:])
             frame.yields[yielded:] = [Each(over, made, over.span)]
         second = self.journal.changed_since(inner)
-        self._after_loop(
-            over, {(id(t), k): (t, k, b, h) for t, k, b, h in widened}, first, second, frame, is_for=is_for
-        )
+        self._after_loop({(id(t), k): h for t, k, _, h in widened}, second)
 
-    def _after_loop(
-        self, over: Opaque, widened: Changed, first: Changed, second: Changed, frame: Frame, *, is_for: bool
-    ) -> None:
-        for place, (target, key, before, _) in second.items():
-            if place in widened:
-                # The head stands for any number of turns already.
-                head = widened[place][3]
+    def _first_turn(
+        self, bind: Callable[[bool], Opaque], sends: bool, body: Sequence[ast.stmt], frame: Frame
+    ) -> tuple[Opaque, Changed, bool]:
+        """What is looped over, what one turn changes, and whether it sends; all of it is taken back."""
+        mark, sent = self.journal.mark(), self.sent
+        returned, yielded = len(frame.returns), len(frame.yields)
+        self.silent += 1
+        try:
+            over = bind(sends)
+            self.run(body, frame)
+        finally:
+            self.silent -= 1
+        changed = self.journal.changed_since(mark)
+        self.journal.undo(mark)
+        del frame.returns[returned:]
+        del frame.yields[yielded:]
+        return over, changed, self.sent > sent
+
+    def _after_loop(self, heads: dict[tuple[int, str], Any], second: Changed) -> None:
+        """Behind the loop stand the heads, which mean any number of turns; what is bound within it keeps the last turn's value."""
+        for place, (target, key, _, _) in second.items():
+            if place in heads:
                 if isinstance(target, dict):
-                    self.journal.set(target, key, self._closed(over, head))
+                    self.journal.set(target, key, heads[place])
                 else:
-                    self.journal.set_slot(target, key, head)
-            elif place in first and Journal.missing(before):
-                continue  # bound within the loop: the last turn's value stays
-        del is_for, frame
-
-    def _closed(self, over: Opaque, head: Value) -> Value:
-        return head
+                    self.journal.set_slot(target, key, heads[place])
 
     def _over_guard(self, over: Opaque) -> Guard:
         from promptlint.frontends.python.values import worst
@@ -147,17 +188,15 @@ class Loops(Statements):
         volatility, confidence = worst(over.origins)
         return Guard(over.expression, over.span, volatility, confidence, over.origins)
 
-    def _widen(self, over: Opaque, key: str, before: Any, now: Any, frame: Frame) -> Any:
+    def _widen(self, over: Opaque, key: str, before: Any, now: Any, frame: Frame, sends: bool) -> Any:
         """A value at the head of a loop that stands for any number of turns; None when it does not change from turn to turn."""
         if isinstance(before, Str) and isinstance(now, Str):
             size = len(before.segments)
             grown = now.segments
             if before == now:
                 return None
-            hole = self.hole(over, over.expression, over.span)
             if size == 0 or grown[:size] == before.segments:
-                delta = grown[size:]
-                return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
+                return Str((*before.segments, self.repeat(over, grown[size:], over.span, Growth.APPEND)))
             last = before.segments[-1]
             joined = grown[size - 1] if size <= len(grown) else None
             same = isinstance(last, Text) and isinstance(joined, Text) and grown[: size - 1] == before.segments[:-1]
@@ -165,23 +204,21 @@ class Loops(Statements):
                 # The last text was merged with what follows it in the source.
                 tail = self.texts.keep(joined, [(len(last.value), len(joined.value))])
                 delta = (*((tail,) if tail is not None else ()), *grown[size:])
-                return Str((*before.segments, Repeat(hole, delta, over.span, Growth.APPEND)))
+                return Str((*before.segments, self.repeat(over, delta, over.span, Growth.APPEND)))
             if grown[len(grown) - size :] == before.segments:
                 delta = grown[: len(grown) - size]
-                return Str(merge((Repeat(hole, delta, over.span, Growth.INSERT), *before.segments)))
+                return Str(merge((self.repeat(over, delta, over.span, Growth.INSERT), *before.segments)))
             return self._remade(over, key, before, now, frame)
         if isinstance(before, Opaque) and isinstance(now, Str) and now.segments:
             head = now.segments[0]
             if isinstance(head, Hole) and head.origins == self.hole(before, head.expression, head.span).origins:
                 delta = now.segments[1:]
-                return Str((head, Repeat(self.hole(over, over.expression, over.span), delta, over.span, Growth.APPEND)))
+                return Str((head, self.repeat(over, delta, over.span, Growth.APPEND)))
         if isinstance(before, Alt) and isinstance(now, Str) and now.segments:
             first = now.segments[0]
             if isinstance(first, Choice) and first.guard == before.guard:
                 delta = now.segments[1:]
-                return Str(
-                    (first, Repeat(self.hole(over, over.expression, over.span), delta, over.span, Growth.APPEND))
-                )
+                return Str((first, self.repeat(over, delta, over.span, Growth.APPEND)))
             return self.join(self._over_guard(over), [now, before], over.span)
         if isinstance(before, tuple) and isinstance(now, tuple) and key == "items":
             return self._widen_items(over, before, now)
@@ -190,6 +227,8 @@ class Loops(Statements):
         if isinstance(before, Const) and isinstance(now, Const):
             if before.value == now.value:
                 return None
+            if not sends and isinstance(before.value, int | float):
+                return Opaque(key, now.span, contained(over.origins), key)  # it numbers what the loop runs over
             origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, key, now.span, frame)
             if isinstance(before.value, bool) or not isinstance(before.value, int | float):
                 origin = replace(origin, kind="state", confidence=Confidence.LOW)
@@ -209,6 +248,8 @@ class Loops(Statements):
                 and isinstance(before.value, int | float)
                 and not isinstance(before.value, bool)
             )
+            if counted and not sends:
+                return replace(now, origins=merge_origins(contained(now.origins), contained(over.origins)))
             if counted:
                 origin = self.origin("counter", Volatility.TURN, Confidence.MEDIUM, key, now.span, frame)
                 return Opaque(key, now.span, merge_origins((origin,), now.origins), key)
@@ -242,7 +283,8 @@ class Loops(Statements):
             head = tuple(self._either(over, one, other) for one, other in zip(before, now[:size], strict=True))
             delta = now[size:]
             return (*head, Each(over, delta, over.span, Growth.APPEND)) if delta else head
-        origins = merge_origins(over.origins, *(origins_of(item.value) for item in now if isinstance(item, Elem)))
+        made = (contained(origins_of(item.value)) for item in now if isinstance(item, Elem))
+        origins = merge_origins(over.origins, *made)
         return (Rest(Opaque(over.expression, over.span, origins, over.name, growth=Growth.REWRITE), over.span),)
 
 

@@ -309,15 +309,15 @@ class Methods(Objects):
                 result.extend((*lead, self.hole(item.hole, item.hole.expression, item.hole.span), *tail))
             elif isinstance(item, Each):
                 body = self._joined_items(item.body, separator)
-                over = self.hole(item.over, item.over.expression, item.over.span)
                 whole = static_text(separator)
                 if lead or tail or whole is None or not _definite(item.body):
                     if not (lead or tail) and not _definite(item.body):
                         tail = separator
                     inner = tuple(self._each_body(item.body, separator, bool(lead)))
-                    result.append(Repeat(over, inner if (lead or tail) else body, item.placed, item.growth))
+                    part = inner if (lead or tail) else body
+                    result.append(self.repeat(item.over, part, item.placed, item.growth))
                 else:
-                    result.append(Repeat(over, body, item.placed, item.growth, whole))
+                    result.append(self.repeat(item.over, body, item.placed, item.growth, whole))
             else:
                 arms = tuple((*lead, *self._joined_items(arm, separator), *tail) if arm else () for arm in item.arms)
                 result.append(Choice(item.guard, arms, item.placed))

@@ -239,7 +239,7 @@ def test_a_join_over_a_comprehension_is_a_repeat(sink: Sink) -> None:
     (repeat,) = blocks(prompt)[0].segments
     assert isinstance(repeat, Repeat)
     assert repeat.separator == "\n"
-    assert repeat.over.expression == "passages"
+    assert (repeat.over.name, repeat.over.expression) == ("passages", "p.text")  # where an element is printed
 
 
 def test_an_overridden_method_and_super(read: Read) -> None:
@@ -402,3 +402,45 @@ def test_a_set_that_only_answers_whether_something_is_in_it_orders_nothing(sink:
     choice = next(segment for segment in blocks(prompt)[0].segments if isinstance(segment, Choice))
     assert "unordered" not in {origin.kind for origin in choice.guard.origins}
     assert "unordered" in kinds(holes(prompt)[-1])
+
+
+def test_the_turns_of_a_loop_that_sends_are_a_counter_and_not_unrolled(sink: Sink) -> None:
+    prompt = sink(
+        "def agent(client, task):\n    messages = [{'role': 'user', 'content': task}]\n    for step in range(5):\n"
+        "        reply = client.chat.completions.create(messages=[{'role': 'system', 'content': f'Step {step}. Be brief.'}, *messages])\n"
+        "        messages.append({'role': 'assistant', 'content': reply.text})\n"
+    )
+    assert prompt.in_loop
+    assert fixed(prompt) == "Step \0. Be brief."
+    (origin,) = holes(prompt)[0].origins
+    assert (origin.kind, origin.volatility, origin.expression) == ("counter", Volatility.TURN, "step")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i, note in enumerate(notes):\n        text += f'{i + 1}. {note}\\n'",
+        "n = 0\n    for note in notes:\n        n += 1\n        text += f'{n}. {note}\\n'",
+        "for i in range(len(notes)):\n        text += f'{i}. {notes[i]}\\n'",
+        "for step in notes:\n        text += f'- {step}\\n'",
+        "while notes:\n        text += notes.pop()",
+    ],
+)
+def test_numbers_in_a_list_of_texts_are_no_counter(sink: Sink, body: str) -> None:
+    prompt = sink(
+        f"def ask(client, notes):\n    text = 'Notes:\\n'\n    {body}\n" + chat("text", "", "").split("\n", 2)[2]
+    )
+    (block,) = blocks(prompt)
+    repeat = block.segments[-1]
+    assert isinstance(repeat, Repeat)
+    assert not any("counter" in kinds(hole) for hole in holes(prompt))
+
+
+def test_what_is_looped_over_shows_where_an_element_is_printed(sink: Sink) -> None:
+    prompt = sink(
+        "def ask(client, passages):\n    text = 'Context:\\n'\n    for passage in passages:\n        text += f'- {passage}\\n'\n"
+        "    return client.chat.completions.create(messages=[{'role': 'user', 'content': text}])\n"
+    )
+    repeat = blocks(prompt)[0].segments[-1]
+    assert isinstance(repeat, Repeat)
+    assert (repeat.over.span.line, repeat.over.name) == (4, "passages")
