@@ -28,7 +28,8 @@ TYPICAL = Assumptions.default()
 
 
 def findings(*prompts, **more):
-    return list(run(reading(*prompts, **more), load_rules(), TYPICAL).findings)
+    found = run(reading(*prompts, **more), load_rules(), TYPICAL).findings
+    return [finding for finding in found if finding.persona == "regular"]
 
 
 def names(*prompts, **more):
