@@ -40,6 +40,7 @@ class NameFact:
     confidence: Confidence
     growth: Growth = Growth.FIXED
     at: str = "any"  # any, first, last, only: where in a name the words count
+    is_object: bool = True  # whether the words also tell about the attributes of an object of that name
 
     def matches(self, found: tuple[str, ...], index: int) -> bool:
         """Whether the row's words stand at `index` of a name's words, where they count."""
@@ -61,11 +62,13 @@ class Names:
     def fact(self, name: str) -> NameFact:
         """What `name` says; the row `unknown` (volatility request, low confidence) when it says nothing."""
         found = words(name)
+        attribute = len(found) - len(words(name.rpartition(".")[2]))  # index of the first word of the last attribute
         best, best_rank = self.unknown, (False, False, 0, 0)
         for index, word in enumerate(found):
             for row in self.rows.get(word, ()):
                 rank = (row.at == "only", row.at == "first", len(row.words), index)
-                if row.matches(found, index) and rank > best_rank:
+                counts = row.is_object or index >= attribute
+                if counts and row.matches(found, index) and rank > best_rank:
                     best, best_rank = row, rank
         return best
 
@@ -103,6 +106,7 @@ def load_names(extra: tuple[Path, ...] = ()) -> Names:
                         Confidence[row.get("confidence", "medium").upper()],
                         Growth(row.get("growth", "fixed")),
                         _at(row.get("at", "any")),
+                        bool(row.get("object", True)),
                     )
                     rows[fact.words[0]] = (*rows.get(fact.words[0], ()), fact)
             except (KeyError, ValueError, TypeError, AttributeError) as error:

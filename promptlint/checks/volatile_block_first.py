@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from promptlint.analysis import CallSite, Item, cost_of
 from promptlint.analysis.place import primary_location
+from promptlint.catalog.names import load_names
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
-from promptlint.ir import Confidence, Growth, Hole, Volatility
+from promptlint.ir import BlockKind, Confidence, Growth, Hole, Text, Volatility
 
 __all__ = ["Params", "check"]
 
@@ -67,6 +68,8 @@ def _confidence(hole: Hole) -> Confidence:
 
 
 def _is_history(item: Item, hole: Hole) -> bool:
+    if _is_printed(item) and hole.kind is not BlockKind.HISTORY and not _is_named(hole):
+        return False
     if item.append:
         return True
     return (
@@ -74,6 +77,15 @@ def _is_history(item: Item, hole: Hole) -> bool:
         and any(origin.kind == "history" for origin in hole.origins)
         and hole.growth is not Growth.FIXED
     )
+
+
+def _is_printed(item: Item) -> bool:
+    """Whether the value is a slot of a text, not a run of messages: a list that some method appends to may be anything."""
+    return item.block is not None and any(isinstance(segment, Text) for segment in item.block.segments)
+
+
+def _is_named(hole: Hole) -> bool:
+    return any(load_names().fact(name).origin == "history" for name in (hole.name, hole.expression))
 
 
 def _fixed_behind(site: CallSite, item: Item) -> tuple[int, int]:

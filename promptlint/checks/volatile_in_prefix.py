@@ -108,6 +108,7 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
             origin if origin.expression in hole.expression else replace(origin, confidence=Confidence.LOW)
             for origin in found
         ]
+    found = [replace(each, confidence=Confidence.LOW) if _is_mixed_host(each, hole) else each for each in found]
     if not hole.origins:
         weak.append(Origin("unknown", hole.volatility, hole.confidence, hole.expression, hole.span))
     # A value that a known source changes at each turn or more often is explained by it, whatever its name says of it.
@@ -122,6 +123,12 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
     if weak:
         found.append(max(weak, key=lambda each: (each.confidence, each.volatility)))
     return tuple(found)
+
+
+def _is_mixed_host(origin: Origin, hole: Hole) -> bool:
+    """Whether a value fixed at start-up only passes through what was read of the machine elsewhere: a path below a folder, for example."""
+    elsewhere = origin.span.path != hole.span.path and len(hole.origins) > 1
+    return origin.kind == "host" and origin.volatility is Volatility.PROCESS and elsewhere
 
 
 def _of_its_object(origin: Origin, hole: Hole) -> Origin:

@@ -443,7 +443,9 @@ def test_later_dates_of_one_text_are_folded_into_the_first():
 def test_dates_of_alternative_texts_are_faults_of_their_own():
     s = Source()
     guard = s.guard("setting", Volatility.PROCESS, "setting")
-    arms = [(s.text(SOME), s.hole("clock", Volatility.DAY, name=name), s.text(LONG)) for name in ("today", "date")]
+    arms = []
+    for name, text in (("today", LONG), ("date", SOME)):
+        arms.append((s.text(SOME), s.hole("clock", Volatility.DAY, name=name), s.text(text)))
     assert names(s.prompt(s.system(s.choice(guard, *arms)))) == ["clock-in-prefix"] * 2
 
 
