@@ -29,7 +29,7 @@ TYPICAL = Assumptions.default()
 
 def findings(*prompts, **more):
     found = run(reading(*prompts, **more), load_rules(), TYPICAL).findings
-    return [finding for finding in found if finding.persona == "regular"]
+    return [finding for finding in found if finding.rule != "unstable-token-boundary"]  # all texts here end with a space
 
 
 def names(*prompts, **more):
