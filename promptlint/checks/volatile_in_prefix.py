@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from promptlint.analysis import CallSite, Item, cost_of, tokens_behind
 from promptlint.analysis.place import primary_location
+from promptlint.catalog.names import load_names
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
 from promptlint.finding import Note
@@ -121,8 +122,21 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
         )
     ]
     if weak:
-        found.append(max(weak, key=lambda each: (each.confidence, each.volatility)))
+        best = max(weak, key=lambda each: (each.confidence, each.volatility))
+        found.append(replace(best, confidence=Confidence.LOW) if _is_called_setting(hole) else best)
     return tuple(found)
+
+
+def _is_called_setting(hole: Hole) -> bool:
+    """Whether the slot's own name speaks of a setting (`persona`, `language`), and what flows into it is a mix: which part is printed is a guess."""
+    name = hole.expression.strip("{} ")
+    fact = load_names().fact(name)
+    return (
+        name.replace(".", "").isidentifier()
+        and len(hole.origins) > 1
+        and fact.origin == "setting"
+        and fact.confidence >= Confidence.MEDIUM
+    )
 
 
 def _is_mixed_host(origin: Origin, hole: Hole) -> bool:

@@ -29,7 +29,9 @@ TYPICAL = Assumptions.default()
 
 def findings(*prompts, **more):
     found = run(reading(*prompts, **more), load_rules(), TYPICAL).findings
-    return [finding for finding in found if finding.rule != "unstable-token-boundary"]  # all texts here end with a space
+    return [
+        finding for finding in found if finding.rule != "unstable-token-boundary"
+    ]  # all texts here end with a space
 
 
 def names(*prompts, **more):
@@ -455,3 +457,38 @@ def test_what_loses_next_to_nothing_is_pedantic():
     [many] = findings(s.prompt(s.system(s.hole("user", Volatility.USER), s.text(LONG))))
     assert (few.persona, many.persona) == ("pedantic", "regular")
     assert few.tokens_lost < TYPICAL.thresholds.notice <= many.tokens_lost
+
+
+def test_a_path_that_passes_through_the_machine_is_doubtful():
+    s = Source()
+    here = s.span()
+    folder = Origin("host", Volatility.PROCESS, Confidence.HIGH, "Path.cwd()", Span("const.py", 3, 1, 3, 9))
+    name = Origin("setting", Volatility.PROCESS, Confidence.MEDIUM, "name", here)
+    [mixed] = findings(
+        s.prompt(s.system(Hole("path", here, Volatility.PROCESS, Confidence.HIGH, (folder, name)), s.text(LONG)))
+    )
+    [pure] = findings(
+        s.prompt(s.system(Hole("cwd", here, Volatility.PROCESS, Confidence.HIGH, (folder,)), s.text(LONG)))
+    )
+    assert (mixed.confidence, pure.confidence) == (Confidence.LOW, Confidence.HIGH)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("self.states", []), ("chat_history", ["volatile-block-first"])])
+def test_a_list_inside_a_text_is_a_conversation_by_its_name_only(name, expected):
+    s = Source()
+    hole = s.hole("history", Volatility.SESSION, name=name, growth=Growth.APPEND)
+    assert names(s.prompt(s.user(s.text("Before: "), hole, s.text(LONG)))) == expected
+
+
+@pytest.mark.parametrize(("name", "sure"), [("persona", False), ("answer", True), ("'; '.join(options)", True)])
+def test_a_slot_that_is_called_a_setting_is_no_sure_retrieval(name, sure):
+    s = Source()
+    here = s.span()
+    origins = tuple(
+        Origin(kind, volatility, Confidence.MEDIUM, kind, here)
+        for kind, volatility in (("context", Volatility.REQUEST), ("setting", Volatility.PROCESS))
+    )
+    [found] = findings(
+        s.prompt(s.system(Hole(name, here, Volatility.REQUEST, Confidence.MEDIUM, origins), s.text(LONG)))
+    )
+    assert (found.confidence >= Confidence.MEDIUM) == sure
