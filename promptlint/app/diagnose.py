@@ -39,7 +39,9 @@ def run(
     name = tokenizer or _encoding(records)
     count = token_counter(Tokens().segments(name))
     found = diagnose(records, count, tokenizer=name, origin=_origin(code_matcher(code)) if code else None)
-    known = [record for record in records if record.is_request]
+    for place in found.too_deep:
+        traffic.problem(place, "nested too deeply", "messages")
+    known = [record for record in records if record.is_request and record.place not in found.too_deep]
     totals = [sum(count(part.text) for part in parts_of(record)) for record in known] if observed is not None or found.observed_hit_rate is not None else [0] * len(known)  # fmt: skip
     files = " ".join(str(path) for path in traffic.paths)
     found.likely = likely(found, timing(known, totals), files, observed)

@@ -10,11 +10,36 @@ from typing import Any, Protocol
 from promptlint.caches.block_lru import BlockRequest, Chains
 from promptlint.caches.request import TOKEN_BYTES, Request, pack
 from promptlint.traffic.read import Problem
-from promptlint.traffic.record import INPUT, Record, Unreadable
+from promptlint.traffic.record import INPUT, Place, Record, Unreadable
 
 __all__ = ["Renderer", "Requests", "Source", "TextTokens"]
 
-UNKNOWN_TOKEN = 1 << 31  # answers of which only the length is known get ids from here on that nothing else has
+UNKNOWN_TOKEN = 1 << 31  # ids from here on stand for content that is not known; no tokenizer has so many
+LONGEST = 1 << 25  # tokens of a prompt, an answer or a block; more than any model's context
+
+
+class _Unknown:
+    """Token ids for content of which only the length or a hash is known. Each is handed out once."""
+
+    def __init__(self) -> None:
+        self._next = UNKNOWN_TOKEN
+        self._blocks: dict[Hashable, int] = {}
+
+    def fresh(self) -> int:
+        """An id that nothing else has."""
+        self._next += 1
+        return self._next - 1
+
+    def run(self, length: int) -> bytes:
+        """Packed tokens that differ from everything else from their first one on."""
+        return pack((self.fresh(),)) * length
+
+    def block(self, namespace: str, name: Hashable) -> int:
+        """The id that stands for a hashed block."""
+        found = self._blocks.get((namespace, name))
+        if found is None:
+            found = self._blocks[namespace, name] = self.fresh()
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +67,8 @@ class Source(Protocol):
 class Requests:
     """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
 
-    Requests get their position as id, so that a repeated id cannot confuse two of them; `ids` are the log's own.
+    Requests get their position as id, so that a repeated id cannot confuse two of them; `ids` are the log's own, or the
+    number of the line where the log has none.
 
     Attributes:
         problems: what could not be used, after an iteration: the reader's problems and our own.
@@ -88,10 +114,9 @@ class Requests:
         self.ids = []
         self.observed = {}
         self.places = []
-        known: dict[Hashable, int] = {}
-        blocks: dict[Hashable, int] = {}
+        known: dict[Hashable, Place] = {}
         chains = Chains(self.block_size)
-        unknown = UNKNOWN_TOKEN
+        unknown = _Unknown()
         for record in self.traffic:
             if not record.is_request:
                 self._refuse(record, "says only what a request cost, not what was sent")
@@ -101,19 +126,18 @@ class Requests:
                 continue
             name: Hashable = record.given_id if record.given_id is not None else record.id or None
             if name is not None:
-                line = known.setdefault(name, record.place.line)
-                if line != record.place.line:
-                    self._note(record, f"repeats the id of line {line}; both are replayed", "id")
+                first = known.setdefault(name, record.place)
+                if first != record.place:
+                    where = f"line {first.line}" if first.file == record.place.file else str(first)
+                    self._note(record, f"repeats the id of {where}; both are replayed", "id")
             try:
-                made = self._request(record, blocks, chains, unknown)
+                made = self._request(record, chains, unknown)
             except Unreadable as error:
                 self._refuse(record, error.reason, error.field)
                 continue
-            if record.output_length and record.output_tokens is None:
-                unknown += record.output_length
             if (reported := record.usage.get(INPUT)) and record.cached_tokens is not None:
                 self.observed[len(self.ids)] = (reported, record.cached_tokens)
-            self.ids.append(name if name is not None else len(self.ids) + 1)
+            self.ids.append(name if name is not None else record.place.line)
             self.places.append((record.place.file, record.place.line))
             yield made
 
@@ -126,9 +150,7 @@ class Requests:
 
     _note = _refuse
 
-    def _request(
-        self, record: Record, blocks: dict[Hashable, int], chains: Chains, unknown: int
-    ) -> Request | BlockRequest:
+    def _request(self, record: Record, chains: Chains, unknown: _Unknown) -> Request | BlockRequest:
         labels = _labels(record.namespace, record.model, record.call_site)
         name = len(self.ids)
         session = record.session_id or record.namespace or None
@@ -137,13 +159,14 @@ class Requests:
             length = record.input_length if record.input_length is not None else len(record.hash_ids) * size
             if not record.hash_ids or length < 1:
                 raise Unreadable("no tokens", "hash_ids")
-            ids = [blocks.setdefault((record.namespace, one), len(blocks)) for one in record.hash_ids]
+            _limited(length, "input_length" if record.input_length is not None else "hash_ids")
+            ids = [unknown.block(record.namespace, one) for one in record.hash_ids]
             if self.as_blocks:
                 return BlockRequest(name, ids, length, size, session=session, labels=labels)
-            prompt = b"".join([pack((one,)) * size for one in ids])[: length * TOKEN_BYTES]
+            prompt = _spelled(ids, min(size, length))[: length * TOKEN_BYTES]
             if len(prompt) < length * TOKEN_BYTES:  # a partial last block without an id is known to nobody else
-                prompt += pack(range(unknown, unknown + length - len(prompt) // TOKEN_BYTES))
-            text = self._block_text(record, prompt, size, blocks, unknown)
+                prompt += unknown.run(length - len(prompt) // TOKEN_BYTES)
+            text = self._block_text(record, prompt, size, unknown)
         elif record.token_ids is not None:
             text = TextTokens(_packed(record.token_ids, "token_ids"))
         elif self.render is not None:
@@ -156,7 +179,7 @@ class Requests:
         if record.output_tokens is not None:
             output = _packed(record.output_tokens, "output_tokens")
         elif record.output_length and not output and text.kept is None:
-            output = pack(range(unknown, unknown + record.output_length))
+            output = unknown.run(_limited(record.output_length, "output_length"))
         request = Request(
             name,
             text.prompt,
@@ -164,7 +187,7 @@ class Requests:
             namespace=_namespace(record),
             timestamp=(record.timestamp or 0.0) / 1000.0,
             priority=_whole(record.extra, "priority"),
-            max_new_tokens=_whole(record.extra, "max_new_tokens"),
+            max_new_tokens=_whole(record.extra, "max_new_tokens", 0),
             session=session,
             labels=labels,
             breakpoints=text.breakpoints,
@@ -176,21 +199,40 @@ class Requests:
         return chains.blocks(request) if self.as_blocks else request
 
     @staticmethod
-    def _block_text(record: Record, prompt: bytes, size: int, blocks: dict[Hashable, int], unknown: int) -> TextTokens:
+    def _block_text(record: Record, prompt: bytes, size: int, unknown: _Unknown) -> TextTokens:
         pages = _hash_pages(record)
         if pages is None:
             return TextTokens(prompt)
-        named = [blocks.setdefault((record.namespace, one), len(blocks)) for one in pages]
-        answer = pack(range(unknown, unknown + (record.output_length or 0)))
-        return TextTokens(prompt, answer, b"".join([pack((one,)) * size for one in named]))
+        _limited(len(pages) * size, "kept_hash_ids")
+        named = [unknown.block(record.namespace, one) for one in pages]
+        answer = unknown.run(_limited(record.output_length or 0, "output_length"))
+        return TextTokens(prompt, answer, _spelled(named, size))
 
 
 def _hash_pages(record: Record) -> list[Any] | None:
     """The blocks that are in the cache after the answer, which anonymised traffic states; None for other traces."""
     if "kept_hash_ids" in record.extra:
-        return list(record.extra["kept_hash_ids"])
-    answer = record.extra.get("output_hash_ids")
+        return _block_ids(record.extra["kept_hash_ids"], "kept_hash_ids")
+    answer = _block_ids(record.extra.get("output_hash_ids") or [], "output_hash_ids")
     return [*(record.hash_ids or ()), *answer] if answer else None
+
+
+def _block_ids(value: Any, field_name: str) -> list[Any]:
+    if not isinstance(value, list) or any(type(one) not in {int, str} for one in value):
+        raise Unreadable("expected a list of block ids", field_name)
+    return value
+
+
+def _spelled(ids: list[int], size: int) -> bytes:
+    """Hashed blocks as tokens: each its id, `size` times."""
+    return b"".join([pack((one,)) * size for one in ids])
+
+
+def _limited(length: int, field_name: str) -> int:
+    """The length, in tokens, unless it is nonsense that would fill the memory."""
+    if length > LONGEST:
+        raise Unreadable(f"{length:,} tokens are more than any model takes", field_name)
+    return length
 
 
 @lru_cache(maxsize=4096)
@@ -213,12 +255,14 @@ def _packed(tokens: list[int], field_name: str) -> bytes:
         raise Unreadable("expected a token id of at most 32 bits", f"{field_name}[{index}]") from None
 
 
-def _whole(extra: Mapping[str, Any], field_name: str) -> int | None:
+def _whole(extra: Mapping[str, Any], field_name: str, least: int | None = None) -> int | None:
     value = extra.get(field_name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise Unreadable(f"expected a whole number, found {str(value)[:40]!r}", field_name)
+    if least is not None and value < least:
+        raise Unreadable(f"expected a whole number of {least} or more, found {value}", field_name)
     return value
 
 
@@ -270,6 +314,8 @@ class Renderer:
             )
         except ValueError as error:
             raise Unreadable(f"cannot be rendered as {self._mode}: {error}", "messages") from error
+        except RecursionError as error:
+            raise Unreadable("nested too deeply", "messages") from error
         prompt = packed(rendered.prompt)
         stored = None if rendered.stored is None else packed(rendered.stored)
         places = self._places(record, rendered.prompt) if self._marks else _Places()

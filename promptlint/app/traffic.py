@@ -16,7 +16,7 @@ from promptlint.tokenizers.segments import SegmentTokenizer, Special
 from promptlint.traffic.anonymize import anonymous
 from promptlint.traffic.read import Traffic
 from promptlint.traffic.readers.base import Options
-from promptlint.traffic.record import Record, Unreadable
+from promptlint.traffic.record import Place, Record, Unreadable
 from promptlint.traffic.stats import Stats, stats
 
 __all__ = [
@@ -128,6 +128,8 @@ class Tokens:
             )
         except ValueError as error:
             raise Unreadable(str(error), "messages") from error
+        except RecursionError as error:
+            raise Unreadable("nested too deeply", "messages") from error
         prompt, output = segments.packed(rendered.prompt), segments.packed(rendered.answer)
         stored = prompt + output[:-4] if rendered.stored is None else segments.packed(rendered.stored)
         return Rendering(prompt, output, stored, tuple(segments.marks(rendered.prompt)))
@@ -164,14 +166,21 @@ def token_counter(segments: SegmentTokenizer) -> Callable[[str], int]:
     return count
 
 
-def lines(records: Iterable[Record]) -> Iterator[bytes]:
-    """Canonical records as JSON lines in UTF-8, key order kept; lone surrogates, which UTF-8 cannot carry, stay escaped."""
+def lines(records: Iterable[Record], refuse: Callable[[Place, str], None] | None = None) -> Iterator[bytes]:
+    """Canonical records as JSON lines in UTF-8, key order kept; lone surrogates, which UTF-8 cannot carry, stay escaped.
+
+    `refuse` is told of a record that is nested too deeply to be written.
+    """
     for record in records:
         row = record.to_json()
         try:
             yield (json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
         except UnicodeEncodeError:
             yield (json.dumps(row, separators=(",", ":")) + "\n").encode()
+        except RecursionError:
+            if refuse is None:
+                raise
+            refuse(record.place, "nested too deeply")
 
 
 def _rendered(traffic: Traffic, tokens: Tokens) -> Iterator[tuple[Record, Rendering | None]]:

@@ -96,12 +96,12 @@ def _sink(output: Path | None) -> Iterator[IO[bytes]]:
         raise UserError(f"{output}: cannot be written: {error.strerror or error}") from error
 
 
-def _write(records: Any, output: Path | None) -> int:
+def _write(records: Any, output: Path | None, source: Any = None) -> int:
     from promptlint.app.traffic import lines
 
     count = 0
     with _sink(output) as sink:
-        for line in lines(records):
+        for line in lines(records, source.problem if source is not None else None):
             sink.write(line)
             count += 1
     return count
@@ -128,7 +128,7 @@ def command() -> None:
 def convert(traffic: tuple[str, ...], output: Path | None, **given: Any) -> int:
     """Any supported log to the canonical record, one JSON object a line."""
     source = _open(traffic, given)
-    return _finish(source, _write(source, output))
+    return _finish(source, _write(source, output, source))
 
 
 @command.command("stats")

@@ -50,7 +50,12 @@ class Source:
     named: bool = True
 
     def open(self) -> BinaryIO:
-        """The decompressed bytes. Raises Broken when the file cannot be opened, or needs a decompressor that is not there."""
+        """The decompressed bytes. Raises Broken when the file cannot be opened, or needs a decompressor that is not there.
+
+        A pipe is read when it is named; one that lies in a folder would be waited for without end.
+        """
+        if not self.named and self.path is not None and self.path.exists() and not self.path.is_file():
+            raise Broken("not a regular file")
         try:
             raw: IO[bytes] = sys.stdin.buffer if self.path is None else self.path.open("rb")
         except OSError as error:

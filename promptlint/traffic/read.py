@@ -102,6 +102,8 @@ class Traffic:
                 yield from self._json(source, stream, wanted)
             elif not head.strip():
                 return
+            elif head[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+                self.problem(Place(source.name), "UTF-16 text: save it as UTF-8")
             elif b"\0" in head[:1024]:
                 self.problem(Place(source.name), "not a format that promptlint reads")
             else:

@@ -90,7 +90,11 @@ class _Run:
     def add(self, record: Record) -> None:
         """Diagnose one request against all earlier ones, then remember it."""
         _observe(self.found, record)
-        parts = parts_of(record, self.written)
+        try:
+            parts = parts_of(record, self.written)
+        except RecursionError:
+            self.found.too_deep.append(record.place)
+            return
         if not parts:
             return
         key = (record.namespace, record.model)

@@ -97,6 +97,9 @@ _ENVELOPE = frozenset(
     ]
 )
 
+_SECONDS = (1e9, 4e9)
+"""As seconds these are 2001 to 2096; as milliseconds no log of today, and no trace that is shorter than eleven days."""
+
 
 def record_of(body: Mapping[str, Any], place: Place, name: str, options: Options) -> Record:
     """The record of one body or canonical line. Raises Unreadable, naming the field, for what is not one."""
@@ -135,6 +138,8 @@ def _envelope(record: Record, body: Mapping[str, Any]) -> None:
         record.timestamp = milliseconds(body["timestamp"])
         if record.timestamp is None:
             raise Unreadable(f"not a time: {str(body['timestamp'])[:40]!r}", "timestamp")
+        if type(body["timestamp"]) in {int, float} and _SECONDS[0] <= record.timestamp < _SECONDS[1]:
+            record.notes += ("a timestamp that looks like seconds since 1970 is read as milliseconds",)
     elif body.get("arrival") is not None:
         record.timestamp = milliseconds(body["arrival"], "s")
         if record.timestamp is None:

@@ -357,3 +357,48 @@ def test_dynamo_envelopes_payloads_and_tools(tmp_path):
     assert [(record.id, record.hash_ids) for record in records] == [("r1", [11, 12, 13]), ("r2", None)]
     assert records[1].messages == S.MESSAGES
     assert [problem.line for problem in traffic.problems] == [4]
+
+
+def test_json_that_is_nested_too_deeply_to_be_written_is_a_problem_and_nothing_else_is_lost(tmp_path):
+    from promptlint.app import diagnose
+    from promptlint.app.requests import Renderer, Requests
+    from promptlint.app.traffic import Tokens, lines, measure
+
+    deep = '{"messages":[{"role":"user","content":' + "[" * 900 + "]" * 900 + "}]}\n"
+    path = tmp_path / "deep.jsonl"
+    path.write_text(deep + '{"messages":[{"role":"user","content":"hello"}]}\n')
+    traffic = Traffic([path])
+    assert measure(traffic, Tokens("cl100k_base", "provider")).requests == 2
+    assert [problem.line for problem in traffic.problems] == [1]
+    found = diagnose.run(Traffic([path]))
+    assert (found.diagnosis.requests, [problem.line for problem in found.problems]) == (1, [1])
+    requests = Requests(Traffic([path]), render=Renderer("provider", "cl100k_base", marks=False))
+    assert (len(list(requests)), [problem.line for problem in requests.problems]) == (1, [1])
+    content = []
+    for _ in range(5000):
+        content = [content]
+    refused = []
+    rows = [Record(messages=[{"role": "user", "content": content}]), Record(prompt="hello")]
+    assert len(list(lines(rows, lambda _place, reason: refused.append(reason)))) == 1
+    assert refused == ["nested too deeply"]
+
+
+def test_a_pipe_in_a_folder_is_named_and_not_waited_for(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "a.jsonl")
+    (tmp_path / "b.jsonl").write_text('{"prompt":"hello"}\n')
+    traffic = Traffic([tmp_path])
+    assert len(list(traffic)) == 1
+    assert [problem.reason for problem in traffic.problems] == ["not a regular file"]
+
+
+def test_utf_16_and_seconds_are_called_by_name(tmp_path):
+    path = tmp_path / "wide.jsonl"
+    path.write_text('{"prompt":"hello"}\n', "utf-16")
+    traffic = Traffic([path])
+    assert not list(traffic)
+    assert "UTF-16" in traffic.problems[0].reason
+    path.write_text('{"prompt":"hello","timestamp":1772600000}\n')
+    assert list(traffic)
+    assert any("seconds" in note for note in traffic.notes)
