@@ -267,3 +267,41 @@ def test_options_of_the_reader_reach_the_blocks(tmp_path):
     path.write_text(json.dumps({"hash_ids": [1, 2], "input_length": 60}) + "\n")
     requests = Requests(Traffic([path], options=Options(block_size=32)), as_blocks=True)
     assert next(iter(requests)).block_size == 32
+
+
+def test_a_partial_block_without_an_id_is_known_to_nobody_else(tmp_path):
+    row = {"hash_ids": [1], "input_length": 700, "output_length": 0}
+    found, _, _ = read(tmp_path, row, row, {**row, "output_length": 5}, row)
+    result = simulate(Setup(), found)
+    assert [cached for _, _, cached in result.per_request] == [0, 512, 512, 512]
+
+
+@pytest.mark.parametrize("as_blocks", [True, False])
+def test_hashed_blocks_and_tokens_in_one_log_share_nothing(tmp_path, as_blocks):
+    rows = (
+        {"hash_ids": [9, 10], "input_length": 32, "block_size": 16},
+        {"tokens": list(range(100, 132))},
+        {"tokens": [0] * 16 + [1] * 16},
+    )
+    found, _, _ = read(tmp_path, *rows, as_blocks=as_blocks)
+    assert simulate(Setup("block-lru" if as_blocks else "sglang"), found).report.cached_tokens == 0
+
+
+def test_lengths_that_no_model_takes_and_negative_limits_are_refused(tmp_path):
+    found, problems, _ = read(
+        tmp_path,
+        {"tokens": [1], "output_length": 3_000_000_000},
+        {"hash_ids": [1], "input_length": 3_000_000_000, "block_size": 3_000_000_000},
+        {"tokens": [1], "max_new_tokens": -5},
+        {"hash_ids": [1], "input_length": 16, "block_size": 16, "kept_hash_ids": {"a": 1}},
+        {"tokens": [1], "max_new_tokens": 0},
+    )
+    assert len(found) == 1
+    assert [(line, field) for line, field, _ in problems] == [
+        (1, "output_length"), (2, "input_length"), (3, "max_new_tokens"), (4, "kept_hash_ids"),
+    ]  # fmt: skip
+
+
+def test_a_request_without_an_id_is_known_by_its_line(tmp_path):
+    _, _, requests = read(tmp_path, {"tokens": [1]}, "nonsense {\n", {"tokens": [2]}, {"id": 9, "tokens": [3]})
+    assert requests.ids == [1, 3, 9]
