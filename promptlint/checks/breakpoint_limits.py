@@ -65,6 +65,8 @@ def _below_minimum(context: Context, rule: Rule, site: CallSite, limits: Limits,
     if not marks or limits.terms.implicit or limits.least < 1:
         return
     last = marks[-1]
+    if any(parameter.name == "**" for parameter in site.prompt.parameters):
+        return  # tools may stand in front of it
     if any(isinstance(item.node, Hole) and (item.append or item.node.tokens is None) for item in last.items):
         return  # its size is not in the source
     if any(item.over is not None for item in last.items):

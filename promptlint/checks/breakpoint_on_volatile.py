@@ -11,7 +11,7 @@ from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
 from promptlint.checks.marks import Mark, changes, marks_of, tokens_of
 from promptlint.finding import Note
-from promptlint.ir import BlockKind, Hole, Step, Volatility
+from promptlint.ir import BlockKind, Confidence, Hole, Step, Volatility
 
 __all__ = ["Params", "check"]
 
@@ -57,6 +57,11 @@ def _grows(site: CallSite) -> bool:
     )
 
 
+def _vague(hole: Hole | None) -> bool:
+    """Whether all that is known is that the value belongs to an object that changes: a part of it may stay."""
+    return hole is not None and all(origin.kind in {"state", "unknown", "setting"} for origin in hole.origins)
+
+
 def _raise(context: Context, rule: Rule, site: CallSite, mark: Mark, stable: int) -> Raised:
     cause = changes(mark.items)
     assert cause is not None
@@ -72,7 +77,7 @@ def _raise(context: Context, rule: Rule, site: CallSite, mark: Mark, stable: int
             context,
             mark.span,
             f"this marker stores a prefix that ends behind `{short(expression)}`, which changes with each request: it is never read",
-            confidence=cause.confidence,
+            confidence=Confidence.LOW if _vague(hole) else cause.confidence,
             cost=cost,
             site=site,
             expression=expression,
