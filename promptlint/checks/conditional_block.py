@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from promptlint.checks.base import Context, Raised, finding, short
 from promptlint.ir import Confidence, Guard, Hole, Step, Volatility
 
 __all__ = ["Params", "check"]
+
+_STATEMENT = re.compile(r"[\w.\[\]\"']+(?:: [^=]+)? [+|]?= ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     for site in context.sites:
         for item in site.rendered.items:
             guard = item.node
-            if not isinstance(guard, Guard) or _is_explained(site, item) or _asks_for_history(guard):
+            if not isinstance(guard, Guard) or _is_explained(site, item) or _is_settled(guard):
                 continue
             volatility = min(guard.volatility, Volatility.SESSION) if guard.latched else guard.volatility
             host = any(origin.kind == "host" for origin in guard.origins)
@@ -56,9 +59,13 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             )
 
 
-def _asks_for_history(guard: Guard) -> bool:
-    """Whether the condition looks at the conversation ("add the system message if it is missing"): that is settled when it begins."""
-    return any(origin.kind == "history" for origin in guard.origins)
+def _is_settled(guard: Guard) -> bool:
+    """Whether nobody decides anew for each request.
+
+    A condition that looks at the conversation ("add the system message if it is missing") is settled when it begins. A statement in place of a condition
+    says that an attribute has been set by the time it is read.
+    """
+    return any(origin.kind == "history" for origin in guard.origins) or _STATEMENT.match(guard.expression) is not None
 
 
 def _changes_anyway(site: CallSite, guard_item: Item, volatility: Volatility) -> bool:

@@ -492,3 +492,13 @@ def test_a_slot_that_is_called_a_setting_is_no_sure_retrieval(name, sure):
         s.prompt(s.system(Hole(name, here, Volatility.REQUEST, Confidence.MEDIUM, origins), s.text(LONG)))
     )
     assert (found.confidence >= Confidence.MEDIUM) == sure
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("self.task = text", 0), ("self.notes += text", 0), ("task == 'a'", 1), ("f(key = task)", 1), ("(x := task)", 1)],
+)
+def test_an_attribute_that_may_be_unset_is_no_optional_block(condition, expected):
+    s = Source()
+    guard = s.guard(condition, Volatility.REQUEST)
+    assert len(names(s.prompt(s.system(s.choice(guard, (s.text("a"),), ()), s.text(LONG))))) == expected
