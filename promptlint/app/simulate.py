@@ -190,7 +190,7 @@ def simulate(
     with _no_collector():
         run.replay(_noted(requests if sampler is None else sampler(requests), order, progress))
     if not run.results:
-        raise UserError("no request to replay")
+        raise UserError("no request to replay" + (f" in the sample of {setup.sample:g}" if sampler is not None else ""))
     curve = run.curve(lambda: requests if sampler is None else sampler(requests)) if setup.curve else ()
     report = replace(run.report(curve), capacity_tokens=capacity)
     return Result(report, [(name, *run.results[name]) for name in order], run.tally.refused)
@@ -250,6 +250,11 @@ class _Run:
     def rate(self, sums: Sums) -> float:
         return sums.block_hit_rate if self.setup.denominator == "full-blocks" else sums.hit_rate
 
+    def share(self, tokens: int, sums: Sums) -> float:
+        """Tokens that could be cached, by the denominator of `rate`."""
+        whole = sums.units * self.tally.unit if self.setup.denominator == "full-blocks" else sums.prompt_tokens
+        return tokens / whole if whole else 0.0
+
     def denominator(self) -> str:
         whole = "full blocks of the prompts" if self.setup.denominator == "full-blocks" else "all prompt tokens"
         return whole + (f", after the first {self.setup.warm_up:,} requests" if self.setup.warm_up else "")
@@ -291,13 +296,17 @@ class _BlockRun(_Run):
             size = request.block_size
             outcome = Outcome(request.length, found.cached_tokens, found.written * size, found.evicted * size)
             self.note(request, outcome)
-            self.distances.admit(request)
             counted = self.tally.served > self.setup.warm_up
+            self.distances.admit(request, counted=counted)
             if self._bounds is not None:
                 self._bounds.add(Request(request.id, pack(request.blocks)), counted=counted)
             if counted:
                 self.hits += found.hits
                 self.blocks += len(request.blocks)
+
+    def denominator(self) -> str:
+        """The partial last block counts as one, so these are not only the full ones."""
+        return super().denominator().replace("full blocks", "all blocks")
 
     def curve(self, _: Callable[[], Iterable[Any]]) -> tuple[CurvePoint, ...]:
         points: list[int | None] = [*self.distances.knees(), None]
@@ -525,11 +534,11 @@ class _TokenRun(_Run):
             return self._beside.judge(total)
         if self._endless is None or not self.setup.bounds or not total.prompt_tokens:
             return {}, None
-        content = total.hit_rate
+        content = self.rate(total)
         return {
             "content": content,
             "capacity": content,
-            "depth_first": self._depth_first / total.prompt_tokens,
+            "depth_first": self.share(self._depth_first, total),
         }, "content"
 
     def _cost(self) -> dict[str, Any] | None:
@@ -572,8 +581,10 @@ class _Beside:
 
     def __init__(self, run: _TokenRun, unit: int) -> None:
         setup = run.setup
+        self._share = run.share
         self._unit = unit
         self._warm_up = setup.warm_up
+        self._room = setup.capacity
         self._capacity = None if setup.capacity is None else setup.capacity * setup.replicas
         self._bounds = Bounds(self._capacity, unit)
         policies = set(OFFERED if setup.engine == "sglang" and self._capacity is not None else ()) - {setup.eviction}
@@ -587,7 +598,7 @@ class _Beside:
         count = 0
         for request in requests:
             pages = -(-max(len(request.prompt), len(request.stored)) // (self._unit * TOKEN_BYTES))
-            if self._capacity is None or pages * self._unit <= self._capacity:
+            if self._room is None or pages * self._unit <= self._room:
                 count += 1
                 counted = count > self._warm_up
                 self._bounds.add(request, counted=counted)
@@ -598,7 +609,7 @@ class _Beside:
             yield request
 
     def judge(self, reached: Sums) -> tuple[dict[str, float | None], str | None]:
-        """The bounds as rates of prompt tokens, and the bottleneck of a run.
+        """The bounds by the run's denominator, and the bottleneck of the run.
 
         content    nine tenths of what the content allows are reached
         schedule   else, the same memory in one cache, one request at a time, would gain most
@@ -607,16 +618,17 @@ class _Beside:
         """
         rates = {name: sums.hit_rate for name, (_, sums) in self._others.items()}
         plain = rates.pop(self._own, reached.hit_rate)
-        prompt = self._others[self._own][1].prompt_tokens if self._own in self._others else reached.prompt_tokens
-        if not prompt:
+        sums = self._others[self._own][1] if self._own in self._others else reached
+        if not sums.prompt_tokens:
             return {}, None
         tokens = self._bounds.tokens()
         bounds = {
-            "content": tokens.content / prompt,
-            "capacity": tokens.capacity / prompt,
-            "depth_first": None if tokens.depth_first is None else tokens.depth_first / prompt,
+            "content": self._share(tokens.content, sums),
+            "capacity": self._share(tokens.capacity, sums),
+            "depth_first": None if tokens.depth_first is None else self._share(tokens.depth_first, sums),
         }
-        return bounds, bottleneck(reached.hit_rate, plain, tokens.content / prompt, rates.values())
+        content = tokens.content / sums.prompt_tokens
+        return bounds, bottleneck(reached.hit_rate, plain, content, rates.values())
 
 
 def bottleneck(reached: float, plain: float, content: float, others: Iterable[float]) -> str:

@@ -126,7 +126,14 @@ class StackDistances:
         self._next = 1
         self._tree = [0] * 1025
 
-    def admit(self, request: BlockRequest) -> None:
+    def admit(self, request: BlockRequest, *, counted: bool = True) -> None:
+        """Take note of a request. One that is not `counted` (warm-up) is only touched."""
+        if counted:
+            self._count(request)
+        for block in reversed(request.blocks):
+            self._touch(block)
+
+    def _count(self, request: BlockRequest) -> None:
         self.blocks += len(request.blocks)
         self.length += request.length
         need = 0
@@ -140,8 +147,6 @@ class StackDistances:
                 seen.add(block)
             self._hit_blocks[need] += 1
             self._hit_tokens[need] += request.tokens(done + 1) - request.tokens(done)
-        for block in reversed(request.blocks):
-            self._touch(block)
 
     def hits(self, capacity: int | None) -> tuple[int, int]:
         """Blocks and tokens that hit with room for `capacity` blocks (None: without limit)."""

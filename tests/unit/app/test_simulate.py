@@ -305,3 +305,29 @@ def test_lengths_that_no_model_takes_and_negative_limits_are_refused(tmp_path):
 def test_a_request_without_an_id_is_known_by_its_line(tmp_path):
     _, _, requests = read(tmp_path, {"tokens": [1]}, "nonsense {\n", {"tokens": [2]}, {"id": 9, "tokens": [3]})
     assert requests.ids == [1, 3, 9]
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+@pytest.mark.parametrize("capacity", [None, 3_000])
+def test_bounds_have_the_denominator_of_the_hit_rate(engine, capacity):
+    setup = Setup(engine, capacity, page_size=16, denominator="full-blocks")
+    row = to_json(simulate(setup, tree(output=4)).report)
+    assert row["hit_rate"] == row["block_hit_rate"] <= row["bounds"]["capacity"] <= row["bounds"]["content"]
+    whole = to_json(simulate(Setup(engine, capacity, page_size=16), tree(output=4)).report)
+    scale = row["hit_rate"] / whole["hit_rate"]
+    assert row["bounds"]["content"] == pytest.approx(whole["bounds"]["content"] * scale)
+
+
+def test_requests_before_the_warm_up_ends_are_in_no_number_of_block_lru(tmp_path):
+    rows = [{"hash_ids": [1, 2], "input_length": 1024}] * 4
+    found, _, _ = read(tmp_path, *rows, as_blocks=True)
+    report = simulate(Setup("block-lru", warm_up=1, curve=True), found).report
+    assert report.hit_rate == report.bounds["content"] == report.curve[-1].hit_rate == 1.0
+    assert report.denominator == "all prompt tokens, after the first 1 requests"
+    report = simulate(Setup("block-lru", denominator="full-blocks"), found).report
+    assert report.denominator == "all blocks of the prompts"
+
+
+def test_an_empty_sample_says_so():
+    with pytest.raises(UserError, match="in the sample of 1e-06"):
+        simulate(Setup(sample=1e-6), tree())
