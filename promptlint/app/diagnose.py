@@ -8,6 +8,7 @@ from pathlib import Path
 
 from promptlint.advisor.diagnose import Diagnosis, Origin, diagnose
 from promptlint.advisor.diagnose.likely import likely, timing
+from promptlint.advisor.diagnose.markers import markers
 from promptlint.advisor.diagnose.observed import Factor, Site
 from promptlint.analysis.matching import Matcher, offset_of
 from promptlint.app.traffic import Tokens, code_matcher, token_counter
@@ -44,7 +45,10 @@ def run(
     known = [record for record in records if record.is_request and record.place not in found.too_deep]
     totals = [sum(count(part.text) for part in parts_of(record)) for record in known] if observed is not None or found.observed_hit_rate is not None else [0] * len(known)  # fmt: skip
     files = " ".join(str(path) for path in traffic.paths)
-    found.likely = likely(found, timing(known, totals), files, observed)
+    causes = likely(found, timing(known, totals), files, observed)
+    # What the markers show is certain; the others are guesses that explain a low rate.
+    shown = markers(known, totals)
+    found.likely = (shown + causes)[: max(3, len(shown))] if causes else shown
     return Outcome(found, list(traffic.problems), traffic.skipped)
 
 

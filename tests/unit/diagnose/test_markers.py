@@ -1,0 +1,80 @@
+"""Cache markers in recorded requests."""
+
+import pytest
+
+from promptlint.advisor.diagnose.markers import markers, marks_of
+from promptlint.traffic.record import Record
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+
+
+def text(value, mark=None):
+    return {"type": "text", "text": value, **(mark or {})}
+
+
+def user(value, mark=None):
+    return {"role": "user", "content": [text(value, mark)]}
+
+
+def record(*messages, system=None, tools=None, **parameters):
+    return Record(
+        model="claude-sonnet-4-5",
+        session_id="s",
+        messages=list(messages),
+        system=system,
+        tools=tools,
+        parameters=parameters,
+    )
+
+
+def rules(*records, total=2000):
+    return {row.cause for row in markers(records, [total] * len(records))}
+
+
+def test_marks_are_counted_in_rendered_order():
+    given = record(
+        user("a"),
+        {"role": "user", "content": "b", **MARK},
+        system=[text("s", HOUR), text("t")],
+        tools=[{"name": "x"}, {"name": "y", **MARK}],
+    )
+    assert marks_of(given) == [(2, ""), (3, "1h"), (6, "")]
+    assert marks_of(record(user("a"), user("b"), cache_control={"ttl": "1h"})) == [(2, "1h")]
+
+
+@pytest.mark.parametrize(
+    ("given", "total", "found"),
+    [
+        (record(user("a")), 2000, {"breakpoint-missing"}),
+        (record(user("a")), 900, set()),  # below the minimum of 1,024
+        (record(user("a", MARK)), 2000, set()),
+        (record(user("a"), cache_control={"type": "ephemeral"}), 2000, set()),
+        (record(*(user(str(n), MARK) for n in range(5))), 2000, {"too-many-breakpoints"}),
+        (record(*(user(str(n), MARK) for n in range(4))), 2000, set()),
+        (record(user("a", HOUR), system=[text("s", MARK)]), 2000, {"ttl-order"}),
+        (record(user("a", MARK), system=[text("s", HOUR)]), 2000, set()),
+    ],
+)
+def test_one_request(given, total, found):
+    assert rules(given, total=total) == found
+
+
+@pytest.mark.parametrize(("added", "found"), [(20, set()), (21, {"breakpoints-too-far-apart"})])
+def test_a_turn_that_appends_more_than_the_provider_looks_back_over(added, found):
+    first = record(user("a", MARK))
+    grown = record(user("a"), *(user(f"step {n}") for n in range(added - 1)), user("newest", MARK))
+    assert rules(first, grown) == found
+
+
+def test_an_argument_that_differs_within_a_conversation():
+    first, second = record(user("a", MARK), tool_choice={"type": "auto"}), record(user("a"), user("b", MARK))
+    assert rules(first, second) == {"cache-parameter-differs"}
+    other = record(user("x"), user("b", MARK))  # another conversation
+    assert rules(first, other) == set()
+
+
+def test_other_providers_need_no_marker():
+    given = record(user("a"))
+    given.model = "gpt-4o"
+    assert rules(given) == set()
