@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from promptlint.advisor.diagnose.misses import Miss
 from promptlint.advisor.diagnose.model import Cause, Diagnosis, Divergence, Likely
 from promptlint.advisor.diagnose.redact import digest, masked
 from promptlint.report.escape import markdown, printable
@@ -25,6 +26,7 @@ def to_json(found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool 
         "divergences": [_row(one, redact=redact) for one in found.divergences],
         "causes": [_cause(one) for one in found.causes],
         "likely_causes": [_likely(one) for one in found.likely],
+        "misses": [_miss(one) for one in found.misses],
         "summary": {
             "tokenizer": found.tokenizer,
             "prompt_tokens": found.prompt_tokens,
@@ -72,6 +74,31 @@ def _cause(one: Cause) -> dict[str, Any]:
     }
 
 
+def _miss(one: Miss) -> dict[str, Any]:
+    return {
+        "request": one.request,
+        "id": one.id or None,
+        "relative": one.relative,
+        "reason": one.reason,
+        "cause": one.cause,
+        "expected_cached_tokens": one.expected_cached_tokens,
+        "observed_cached_tokens": one.observed_cached_tokens,
+        "tokens_lost": one.tokens_lost,
+    }
+
+
+def _by_reason(found: Diagnosis) -> list[tuple[str, int, int, str]]:
+    """Reason, requests, tokens and the dearest example of the misses, the dearest reason first."""
+    rows = []
+    for reason in dict.fromkeys(one.reason for one in found.misses):
+        own = [one for one in found.misses if one.reason == reason]
+        dearest = max(own, key=lambda one: one.tokens_lost)
+        rows.append(
+            (reason, len(own), sum(one.tokens_lost for one in own), f"request {dearest.request}: {dearest.cause}")
+        )
+    return sorted(rows, key=lambda row: -row[2])
+
+
 def _likely(one: Likely) -> dict[str, Any]:
     return {"cause": one.cause, "why": one.why, "confirm_with": one.confirm_with}
 
@@ -102,6 +129,12 @@ def to_text(found: Diagnosis, problems: Sequence[Problem] = (), *, limit: int = 
             f"{one.rule:<32} {one.requests:>9,} {one.tokens_lost:>13,}  {one.hit_rate_if_fixed:.1%}"
             for one in found.causes
         )
+    if found.misses:
+        lines += ["", "found less than their text allows:"]
+        lines += [
+            f"{reason:<32} {requests:>9,} {lost:>13,}  {printable(masked(example))}"
+            for reason, requests, lost, example in _by_reason(found)
+        ]
     lines.append("")
     lines.extend(_summary(found, problems))
     for reason in found.likely:
@@ -147,6 +180,9 @@ def shared_page(found: Diagnosis, problems: Sequence[Problem] = ()) -> str:
             f"| {one.request} | {one.relative} | {markdown(one.path)} | {one.char} | {one.rule} | {_hidden(one.was)} | {_hidden(one.now)} | {one.tokens_lost:,} |"
             for one in ranked
         ]
+    if found.misses:
+        lines += ["", "| found less than the text allows | requests | tokens lost |", "| --- | ---: | ---: |"]
+        lines += [f"| {reason} | {requests:,} | {lost:,} |" for reason, requests, lost, _ in _by_reason(found)]
     if found.likely:
         lines += ["", "## What may explain it", ""]
         lines += [f"- **{markdown(one.cause)}**: {markdown(one.why)}" for one in found.likely]

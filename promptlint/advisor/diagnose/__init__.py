@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from promptlint.advisor.diagnose.causes import Change, classify, repaired
+from promptlint.advisor.diagnose.misses import Miss, miss_of
 from promptlint.advisor.diagnose.model import Cause, Diagnosis, Divergence, Likely
 from promptlint.advisor.diagnose.redact import AROUND, snippet
 from promptlint.advisor.diagnose.replay import Row, counter_of, price
@@ -30,7 +31,7 @@ from promptlint.tokenizers.render import compact
 from promptlint.traffic.parts import Part, parts_of
 from promptlint.traffic.record import INPUT, Record
 
-__all__ = ["MIN_BEHIND", "Cause", "Diagnosis", "Divergence", "Likely", "Origin", "diagnose"]
+__all__ = ["MIN_BEHIND", "Cause", "Diagnosis", "Divergence", "Likely", "Miss", "Origin", "diagnose"]
 
 MIN_BEHIND = 32
 """Tokens of equal text behind a difference from which on it costs something; the same threshold as in the checks."""
@@ -85,6 +86,7 @@ class _Run:
         self.found = found
         self.spaces: dict[tuple[str, str], _Space] = {}
         self.rows: list[Row] = []
+        self.records: list[Record] = []
         self.written: dict[int, tuple[Any, str]] = {}
 
     def add(self, record: Record) -> None:
@@ -101,6 +103,7 @@ class _Run:
         space = self.spaces.setdefault(key, _Space())
         match = space.tree.match(parts)
         row = Row(len(self.rows) + 1, key, counter_of(record, self.count), record.call_site)
+        self.records.append(record)
         row.cached, row.total = _tokens(parts, match, row.count)
         change = self._fault(record, row, parts, match)
         divergence = None
@@ -110,8 +113,14 @@ class _Run:
             divergence = self._other_model(record, row, parts)
         if divergence is not None:
             self.found.divergences.append(divergence)
-            row.fault = True
-        row.node = _enter(space, record, parts, row.number, match, fault=row.fault)
+            row.rule = divergence.rule
+        if match.relative > 0:
+            before = self.records[match.relative - 1]
+            missed = miss_of(
+                record, before, number=row.number, relative=match.relative, expected=row.cached, total=row.total
+            )
+            self.found.misses += [missed] if missed is not None else []
+        row.node = _enter(space, record, parts, row.number, match, fault=bool(row.rule))
         self.rows.append(row)
 
     def finish(self) -> Diagnosis:

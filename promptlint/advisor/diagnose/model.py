@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from promptlint.advisor.diagnose.misses import Miss
 from promptlint.traffic.record import Place
 
 __all__ = ["Cause", "Diagnosis", "Divergence", "Likely"]
@@ -59,7 +60,7 @@ class Diagnosis:
     """What happened to the prefix of every request. Rates are expected ones: cached prompt tokens / prompt tokens, cache without limit.
 
     `starts` counts requests that begin a conversation or ask something new behind a shared head: they share all there is to share.
-    `too_deep` are records whose JSON is nested too deeply to be written as text. `observed_hit_rate` is from the records' own usage, None where no record has any.
+    `misses` are requests that found less than their text allows, for a reason that the text does not show. `too_deep` are records whose JSON is nested too deeply to be written as text. `observed_hit_rate` is from the records' own usage, None where no record has any.
     """
 
     requests: int = 0
@@ -72,6 +73,7 @@ class Diagnosis:
     likely: list[Likely] = field(default_factory=list)
     observed_prompt_tokens: int | None = None
     observed_cached_tokens: int | None = None
+    misses: list[Miss] = field(default_factory=list)
     too_deep: list[Place] = field(default_factory=list)
 
     @property

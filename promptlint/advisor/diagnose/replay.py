@@ -21,7 +21,7 @@ MAX_REPAIRS = 8
 class Row:
     """One request during the diagnosis. `node` is its end in the tree, from which its parts can be read again; `count` counts its texts.
 
-    `cached` and `total` are expected cached tokens and all prompt tokens, `fault` says that it diverged.
+    `cached` and `total` are expected cached tokens and all prompt tokens, `rule` is that of its divergence, empty where it has none.
     """
 
     number: int
@@ -31,7 +31,7 @@ class Row:
     node: Node = field(default_factory=lambda: Node(None, None))
     cached: int = 0
     total: int = 0
-    fault: bool = False
+    rule: str = ""
 
     def same_site(self, other: Row) -> bool:
         """Whether both may come from one place in the code: unless both name one and the names differ."""
@@ -85,7 +85,7 @@ class _Replay:
         match = tree.match(parts)
         touched = False
         # A request that did not diverge needs a repair too when its relative was repaired away from it.
-        if row.fault or row.total - _unmatched(parts, match, row.count) < row.cached:
+        if row.rule or row.total - _unmatched(parts, match, row.count) < row.cached:
             parts, match, touched = self._repaired(tree, row, parts, match)
         self.ends.append(tree.insert(parts, row.number))
         expected = min(row.total - _unmatched(parts, match, row.count), max(row.total - 1, 0))
@@ -100,7 +100,9 @@ class _Replay:
             was = self.ends[match.relative - 1].parts()
             same_site = row.same_site(self.rows[match.relative - 1])
             change = classify(was, parts, match.depth, match.chars, same_site=same_site)
-            fixed = repaired(was, parts, match.depth, change) if change.rule == self.rule else None
+            # A repaired relative may look otherwise than the sent one did (a counter that steps by two): the divergence keeps its rule.
+            ours = change.rule == self.rule or (row.rule == self.rule and not touched)
+            fixed = repaired(was, parts, match.depth, change) if ours else None
             if fixed is None:
                 break
             better = tree.match(fixed)

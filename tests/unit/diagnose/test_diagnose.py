@@ -356,3 +356,11 @@ def test_call_ids_that_are_drawn_again():
 
     (one,) = run([body("call_Ab12Cd34", []), body("call_Zz98Yy76", [assistant("Done."), user("More?")])]).divergences
     assert (one.path, one.char, one.rule) == ("messages[2].tool_calls", len('[{"id":"call_'), "random-in-prefix")
+
+
+def test_a_counter_that_repairs_make_step_by_more_than_one_keeps_its_price():
+    bodies = [{"messages": [system(f"X{step} " + RULES), user("a question here")]} for step in range(1, 5)]
+    found = run(bodies)
+    assert [one.rule for one in found.divergences] == ["counter-in-prefix"] * 3
+    assert len({one.tokens_lost for one in found.divergences}) == 1
+    assert found.divergences[0].tokens_lost > 0

@@ -1,0 +1,130 @@
+"""Requests whose text was in the cache, and which still found less: what the terms of the provider, the times and the reported numbers say of the reason.
+
+Texts decide what could have been found (a cache without limit); this compares it with what was found. Where nothing was reported, only a reason that the published terms
+make certain is named. The first that fits:
+
+- `below-minimum`: the prompt is shorter than the provider caches;
+- `cache-parameter-differs`: a parameter that is part of the cache key differs from the relative's;
+- `cache-key-per-request`: the routing key or salt differs from the relative's;
+- `lifetime-passed`: the prefix was used last longer ago than an entry lives;
+- `evicted-or-elsewhere`: nothing of these, but less was reported than the text allows: the entry was dropped, or another machine had it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from promptlint.catalog.providers import Terms, page_for, resolve
+from promptlint.tokenizers.render import compact
+from promptlint.traffic.record import INPUT, Record
+
+__all__ = ["Miss", "miss_of"]
+
+CLOSE = 0.05
+"""Share of a prompt by which expected and reported tokens may differ: templates and tokenizers are approximations."""
+LEAST = 64
+"""Tokens below which a difference is not worth a line."""
+_KEYS = ("prompt_cache_key", "cache_salt")
+_APART = frozenset({"model", "tools", "system", "systemInstruction", "images", *_KEYS})
+"""Parts of a cache key that are compared elsewhere: with the text, as another model, or as a routing key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """One request that found less than its text allows. Tokens are the report's own where it has any, else counted ones; `observed` is None without a report."""
+
+    request: int
+    id: str
+    relative: int
+    reason: str
+    cause: str
+    expected_cached_tokens: int
+    observed_cached_tokens: int | None
+    tokens_lost: int
+    place: str = ""
+
+
+def miss_of(now: Record, before: Record, *, number: int, relative: int, expected: int, total: int) -> Miss | None:
+    """What request `number` lost beside its text, `expected` of `total` counted tokens being shared with the record `before`, number `relative`."""
+    observed, size = now.cached_tokens, now.usage.get(INPUT, total)
+    if observed is not None:
+        expected = round(expected * size / total) if total else 0
+    lost = expected - (observed or 0)
+    if lost < max(LEAST, CLOSE * size):
+        return None
+    found = next(_reasons(now, before, _terms(now.model), size), None)
+    if found is None and observed is not None:
+        found = "evicted-or-elsewhere", "the cache had dropped the text, or another machine had it"
+    if found is None:
+        return None
+    reason, cause = found
+    return Miss(number, now.id, relative, reason, cause, expected, observed, lost, str(now.place))
+
+
+@cache
+def _terms(model: str) -> Terms | None:
+    """The terms of the provider that the model's name tells; None for a model that nobody's page knows."""
+    page = page_for("", model) if model else None
+    return resolve(page, model) if page is not None else None
+
+
+def _reasons(now: Record, before: Record, terms: Terms | None, size: int) -> Iterator[tuple[str, str]]:
+    """Reasons that the records show, the more certain first."""
+    if terms is not None and size < terms.minimum:
+        yield "below-minimum", f"{size:,} prompt tokens; {terms.title} caches from {terms.minimum:,}"
+    for name in terms.cache_key if terms is not None else ():
+        if name not in _APART and (was := _parameter(before, name)) != (new := _parameter(now, name)):
+            yield "cache-parameter-differs", f"{name} changed from {_short(was)} to {_short(new)}"
+    for name in _KEYS:
+        if now.parameters.get(name) != before.parameters.get(name):
+            yield "cache-key-per-request", f"{name} is another than the relative's"
+    lifetime = _lifetime(terms, before, now) if terms is not None else None
+    if lifetime is not None and now.timestamp is not None and before.timestamp is not None:
+        gap = (now.timestamp - before.timestamp) / 1000.0
+        if gap > lifetime:
+            yield "lifetime-passed", f"last used {gap:,.0f} s before; entries live {lifetime:,} s"
+
+
+def _parameter(record: Record, name: str) -> Any:
+    """A parameter by its path in the body ("text.format"); None where it is not sent."""
+    value: Any = record.parameters
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _short(value: Any) -> str:
+    """A parameter's value for a message: words and numbers as they are, structures by their kind or name, never their text."""
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return str(value.get("type", "another structure"))[:40]
+    return compact(value)[:40] if not isinstance(value, str) else value[:40]
+
+
+def _lifetime(terms: Terms, *records: Record) -> int | None:
+    """Seconds that an entry lives: the longest that one of the records asked for, else the default; None where it is not published."""
+    offered = dict(terms.ttls)
+    asked = [offered.get(word) for record in records for word in _asked(record)]
+    known = [seconds for seconds in asked if seconds is not None]
+    return max(known) if known else terms.ttl_seconds
+
+
+def _asked(record: Record) -> Iterator[str]:
+    """Lifetimes named by the markers and parameters of a request."""
+    retention = record.parameters.get("prompt_cache_retention")
+    if isinstance(retention, str):
+        yield retention
+    waiting: list[Any] = [record.system, record.tools, record.messages, record.parameters.get("cache_control")]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            ttl = value.get("ttl")
+            if isinstance(ttl, str):
+                yield ttl
+            waiting += [item for item in value.values() if isinstance(item, (Mapping, list))]
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            waiting += [item for item in value if isinstance(item, (Mapping, list))]
