@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from promptlint.app.requests import Renderer, Requests, Source
-from promptlint.app.simulate import Setup, simulate
+from promptlint.app.simulate import ENGINES, Setup, simulate
 from promptlint.errors import UserError
 from promptlint.report.simulate import SimulateReport
 from promptlint.traffic.read import Problem, Traffic
 from promptlint.traffic.readers.base import Options
 from promptlint.traffic.record import Record
 
-__all__ = ["Found", "explain", "run"]
+__all__ = ["Found", "explain", "run", "unused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,38 @@ def explain(given: Mapping[str, Any]) -> str:
     return explain_capacity(_derived(given))
 
 
+_TREE = ("page_size", "eviction", "tree", "chunk")  # of sglang alone
+_SERVER = ("window", "batch_tokens", "max_running")  # of a scheduler
+_PROVIDER = ("ttl", "delay")
+_GPU = ("tensor_parallel", "dp_attention", "kv_dtype", "weights")  # of a derived capacity
+
+
+def unused(engine: str, named: Mapping[str, Any]) -> list[str]:
+    """Options that were given but mean nothing beside the others, each with the reason.
+
+    Args:
+        engine: the engine that runs.
+        named: the options that stood on the command line.
+    """
+    provider = engine not in ENGINES
+    reasons: dict[str, str] = {}
+    if engine != "sglang":
+        reasons |= dict.fromkeys(_TREE, f"{engine} has no such setting")
+    if not provider:
+        reasons |= dict.fromkeys(_PROVIDER, "only providers have it")
+    else:
+        reasons |= dict.fromkeys(("capacity_tokens", "gpu"), "providers publish no capacity")
+    if "gpu" not in named:
+        reasons |= dict.fromkeys(_GPU if provider else ("model", *_GPU), "only with --gpu")
+    if "schedule" not in named:
+        reasons |= dict.fromkeys(_SERVER, "only with --schedule")
+    elif "pace" in named:
+        reasons["window"] = "arrivals set the pace"
+    if named.get("replicas", 1) == named.get("data_parallel", 1) == 1:
+        reasons["router"] = "only with --replicas"
+    return [f"--{name.replace('_', '-')} has no effect: {why}" for name, why in reasons.items() if name in named]
+
+
 def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[int], None] | None) -> Found:
     """Replay the traffic under the given options. Raises UserError when nothing in it is a request."""
     given = {**given, "paths": paths}
@@ -42,6 +74,8 @@ def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[in
         source = _Peeked(_traffic(paths, given), once="-" in paths)
         given["engine"] = source.engine
     setup = _setup(given["engine"], given)
+    if given["per_request"] is not None:  # better now than after the run
+        _write_requests(given["per_request"], [], [])
     requests = _requests(source, setup, given)
     try:
         result = simulate(setup, requests, progress=progress)

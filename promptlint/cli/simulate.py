@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from promptlint.cli._common import emit, warn
 
@@ -150,7 +151,7 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
 
     Without --schedule requests run one at a time in file order, and nothing is evicted unless a capacity is given.
     """
-    from promptlint.app.simulate_command import explain, run
+    from promptlint.app.simulate_command import explain, run, unused
     from promptlint.report import simulate as report
 
     if given.pop("explain_capacity"):
@@ -158,9 +159,12 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
         return 0
     if not traffic:
         raise click.UsageError("Missing argument 'TRAFFIC...'.")
+    source = click.get_current_context().get_parameter_source
+    named = {name: value for name, value in given.items() if source(name) is ParameterSource.COMMANDLINE}
     output, output_format = given.pop("output_file"), given.pop("output_format")
     with _progress() as progress:
         found = run(traffic, given, progress)
+    warn(unused(found.report.engine, named))
     warn([str(problem) for problem in found.problems])
     emit(report.json(found.report) if output_format == "json" else report.text(found.report), output)
     return 0

@@ -118,11 +118,14 @@ def text(report: SimulateReport) -> str:
         f"{report.requests:,} requests, {report.prompt_tokens:,} prompt tokens, {report.cached_tokens:,} of them cached"
         + (f"; {report.evicted_tokens:,} tokens evicted" if report.evicted_tokens else "")
     )
-    lines.append(f"hit rate   {_percent(report.hit_rate)}  ({report.denominator})")
-    lines.append(
-        f"           {_percent(report.block_hit_rate)}  of {_UNITS.get(report.engine, 'full blocks')};"
-        f" {_percent(report.request_hit_rate).strip()} of requests found something"
-    )
+    if report.requests:
+        lines.append(f"hit rate   {_percent(report.hit_rate)}  ({report.denominator})")
+        lines.append(
+            f"           {_percent(report.block_hit_rate)}  of {_UNITS.get(report.engine, 'full blocks')};"
+            f" {_percent(report.request_hit_rate).strip()} of requests found something"
+        )
+    else:
+        lines.append(f"hit rate   none: no request was counted ({report.denominator})")
     if report.bounds:
         shown = "  ".join(
             f"{name.replace('_', ' ')} {_percent(value).strip() if value is not None else 'n/a'}"
@@ -171,10 +174,14 @@ def text(report: SimulateReport) -> str:
             for point in report.curve
         ]
         lines += ["", *_table(("capacity, tokens", "hit rate", "of blocks"), points)]
+        if report.schedule is not None or len(report.replicas) > 1:
+            lines.append("(the curve is that of one cache, one request at a time)")
     if report.refused:
-        lines.append(f"\n{report.refused:,} requests do not fit the capacity; they are in no rate")
+        verb = "1 request does not fit" if report.refused == 1 else f"{report.refused:,} requests do not fit"
+        lines.append(f"\n{verb} the capacity: left out of every rate")
     if report.problems:
-        lines.append(f"\n{len(report.problems):,} problems in the input")
+        many = "1 problem" if len(report.problems) == 1 else f"{len(report.problems):,} problems"
+        lines.append(f"\n{many} in the input")
     return "\n".join(lines) + "\n"
 
 

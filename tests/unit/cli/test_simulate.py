@@ -169,3 +169,36 @@ def test_anthropic_marks_in_text_traffic(tmp_path):
     cached = [json.loads(line)["cached_tokens"] for line in out.read_text().splitlines()]
     assert cached[0] == cached[2] == 0  # the third comes after five minutes
     assert cached[1] > 1_500
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        (("--engine", "vllm", "--page-size", 4, "--eviction", "lfu"), ["--page-size", "--eviction"]),
+        (("--window", 5, "--max-running", 2, "--router", "cache-aware"), ["--window", "--max-running", "--router"]),
+        (("--model", "Llama-3.1-8B", "--kv-dtype", "fp8", "--delay", 3), ["--delay", "--model", "--kv-dtype"]),
+        (("--engine", "openai", "--capacity-tokens", 50), ["--capacity-tokens"]),
+        (("--schedule", "lpm", "--window", 5, "--page-size", 4, "--replicas", 2, "--router", "cache-aware"), []),
+    ],
+)
+def test_options_without_effect_are_named(options, warned):
+    result = run(CONFORMANCE / "mixed_a.jsonl", *options)
+    assert result.exit_code == 0
+    lines = result.stderr.splitlines()
+    assert sorted(line.split()[1] for line in lines) == sorted(warned)
+    assert all("has no effect: " in line for line in lines)
+
+
+def test_an_unwritable_per_request_file_is_found_before_the_run(tmp_path, monkeypatch):
+    def replayed(*_, **__):
+        pytest.fail("the run began")
+
+    monkeypatch.setattr("promptlint.app.simulate_command.simulate", replayed)
+    assert run(CONFORMANCE / "mixed_a.jsonl", "--per-request", tmp_path).exit_code == 2
+
+
+def test_no_rate_is_printed_for_no_request():
+    result = run(CONFORMANCE / "mixed_a.jsonl", "--capacity-tokens", 5, "--page-size", 16)
+    assert result.exit_code == 0
+    assert "hit rate   none: no request was counted" in result.stdout
+    assert "120 requests do not fit the capacity: left out of every rate" in result.stdout
