@@ -440,13 +440,35 @@ def _caveats(workload: Workload, pool: Pool) -> tuple[str, ...]:
     return tuple(found)
 
 
+_IN_WORDS = {
+    "prompts.hit_rate_gain": "what another order of the prompt adds to the hit rate",
+    "prompts.gain": "what another order of the prompt brings in throughput",
+    "routing.hit_rate_gain": "what a cache-aware router adds to the hit rate",
+    "routing.gain": "what a cache-aware router brings in throughput",
+    "settings.gain": "what another setting of the running engine brings in throughput",
+    "tuning.gain": "what room and settings together bring in throughput",
+    "pressure": "the pool pressure (tokens wanted / tokens of the pool)",
+    "cache_gain": "what caching brings in throughput",
+    "engine_gain_low": "SGLang's throughput over vLLM's at the low end of the engine factor",
+    "engine_gain_high": "SGLang's throughput over vLLM's at the high end of the engine factor",
+    "engine_gain_tuned_low": "SGLang's throughput over that of the tuned engine at the low end of the engine factor",
+}
+_SYMBOLS = {">=": "is at least", ">": "is above", "<=": "is at most", "<": "is below", "==": "is", "!=": "is not"}
+
+
+def _condition(name: str, symbol: str, word: str, value: float | bool | str, book: RuleBook) -> str:
+    """A condition of the rule as a reader says it, with what the fact is today."""
+    limit: float | str = book.thresholds.get(word, word)
+    shown = f"{limit:.2f}" if isinstance(limit, float) else limit
+    return f"{_IN_WORDS.get(name, name)} {_SYMBOLS[symbol]} {shown} (now {value:.2f})"
+
+
 def _would_change(facts: Facts, verdict: Verdict, book: RuleBook) -> list[str]:
     changes = []
     for rule, condition in verdict.near:
         name, symbol, word = condition.split()
         if name in facts and isinstance(facts[name], float):
-            limit = book.thresholds.get(word, word)
-            changes.append(f"{rule.verdict} if {name} {symbol} {limit} (now {facts[name]:.2f})")
+            changes.append(f"{rule.verdict} if {_condition(name, symbol, word, facts[name], book)}")
         elif name == "measured_ratio":
             changes.append(
                 f"{rule.verdict} if your own run shows SGLang faster by {100 * (book.thresholds['margin'] - 1):.0f} % or more"

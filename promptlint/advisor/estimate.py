@@ -1,7 +1,8 @@
 """What a workload would do on an engine: both engines' cache models and schedulers on the same traffic, with the cost model's service times.
 
 The closed loop keeps a number of requests under way and gives throughput at saturation; when the description has an arrival rate, requests also arrive at their times
-and that run gives the times to the first token. Each simulation starts with an empty cache; the first requests are not counted in hit rates.
+and that run gives the times to the first token. The first requests fill the caches one after the other, before the clock starts: what is compared is a server that has
+been up for a while, not how well it starts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from promptlint.catalog.hardware import Gpu, resolve_gpu
 from promptlint.catalog.models import Model, resolve_model
 from promptlint.errors import UserError
 from promptlint.serving.capacity import Capacity, capacity, kv_bytes_per_token
-from promptlint.serving.cost import Cost, amdahl_bound, speedup_bound, steady_state
+from promptlint.serving.cost import MAX_BATCH, Cost, amdahl_bound, speedup_bound, steady_state
 
 __all__ = ["EngineResult", "Lever", "Pool", "levers", "pool_of", "simulate"]
 
@@ -91,9 +92,22 @@ class Lever:
 
 
 def pool_of(workload: Workload) -> Pool:
-    """The pool of a workload. Raises UserError when the model does not fit the GPU."""
+    """The pool of a workload. Raises UserError when the model does not fit the GPU, or a request neither the pool nor the model's context."""
+    try:
+        return _pool_of(workload)
+    except UserError as error:
+        where = workload.source or workload.name
+        raise error if str(error).startswith(where) else UserError(f"{where}: {error}") from error
+
+
+def _pool_of(workload: Workload) -> Pool:
     model, gpu = resolve_model(workload.model, workload.extra_rules), resolve_gpu(workload.gpu, workload.extra_rules)
-    longest = workload.prompt_tokens + workload.output
+    longest = workload.longest_tokens
+    if model.context and longest > model.context:
+        raise UserError(
+            f"a request of {longest:,} tokens (prompt{', history' if longest > workload.prompt_tokens + workload.output else ''} and answer) is longer than the "
+            f"{model.context:,} tokens that {model.name} reads"
+        )
     found = capacity(
         model,
         gpu,
@@ -110,25 +124,34 @@ def pool_of(workload: Workload) -> Pool:
     host = int(workload.host_cache_gb * 1e9 / per_token)
     if longest > found.tokens:
         raise UserError(
-            f"{workload.source or workload.name}: a request of {longest:,} tokens does not fit into the {found.tokens:,} tokens that {model.name} "
-            f"leaves on {gpu.name}"
+            f"a request of {longest:,} tokens does not fit into the {found.tokens:,} tokens that {model.name} leaves on {gpu.name}"
         )
     return Pool(model, gpu, found, found.tokens + host, host)
 
 
-def _fleet(workload: Workload, pool: Pool, engine: Engine, schedule: str) -> Fleet:
-    """The replicas of one engine behind the workload's router, all caches empty."""
+def _fleet(workload: Workload, pool: Pool, engine: Engine, schedule: str, earlier: Sequence[Request]) -> Fleet:
+    """The replicas of one engine behind the workload's router, which have served the earlier requests."""
     unit, _ = engine.unit_for(pool.model, pool.gpu)
     step = engine.step_tokens(pool.gpu)
     count = min(workload.replicas, MAX_REPLICAS)
+    caches: list[PagedCache] | list[RadixCache]
     if engine.name == "vllm":
+        paged = [PagedCache(pool.tokens, unit) for _ in range(count)]
+        caches = paged
         replicas: list[Scheduler] = [
-            PagedScheduler(PagedCache(pool.tokens, unit), schedule, max_batched_tokens=step, max_running=256)
-            for _ in range(count)
+            PagedScheduler(one, schedule, max_batched_tokens=step, max_running=MAX_BATCH) for one in paged
         ]
     else:
-        replicas = [RadixScheduler(RadixCache(pool.tokens, unit, chunk=step), schedule) for _ in range(count)]
-    return Fleet(replicas, router(workload.router, count))
+        radix = [RadixCache(pool.tokens, unit, chunk=step) for _ in range(count)]
+        caches = radix
+        replicas = [RadixScheduler(one, schedule, max_running=MAX_BATCH) for one in radix]
+    routing = router(workload.router, count)
+    served = [0] * count
+    for request in earlier:
+        index = routing.route(request, served)
+        caches[index].admit(request)
+        served[index] += 1
+    return Fleet(replicas, routing)
 
 
 def _isolated(requests: Iterable[Request]) -> list[Request]:
@@ -209,14 +232,16 @@ def simulate(
     scale = workload.replicas / replicas
     service = _service(pool.cost(workload, engine))
     window = max(1, round(workload.concurrency / scale))
-    finished = list(_saturated(_fleet(workload, pool, kind, schedule), requests, service, window))
+    start = warm_up(workload, len(requests))
+    earlier, requests = requests[:start], requests[start:]
+    finished = list(_saturated(_fleet(workload, pool, kind, schedule, earlier), requests, service, window))
     rate = len(finished) / max(done.end for done in finished) * scale
-    counted = [done for done in finished[warm_up(workload, len(finished)) :] if done.outcome.refused is None]
+    counted = [done for done in finished if done.outcome.refused is None]
     refused = sum(done.outcome.refused is not None for done in finished)
     timed_runs = finished
     if timed and workload.arrivals:
         stretched = [replace(request, timestamp=request.timestamp * scale) for request in requests[:TIMED_REQUESTS]]
-        timed_runs = list(paced(_fleet(workload, pool, kind, schedule), stretched, service))
+        timed_runs = list(paced(_fleet(workload, pool, kind, schedule, earlier), stretched, service))
     cost = pool.cost(workload, engine)
     floor = pool.gpu.host_floor_ms / 1e3
     ttfts = sorted(done.first_token - done.arrival + floor for done in timed_runs)
@@ -281,7 +306,7 @@ def pressure(workload: Workload, pool: Pool, requests: Sequence[Request]) -> flo
             high = middle
         else:
             low = middle
-    window = max(1, workload.concurrency / workload.replicas)
+    window = min(MAX_BATCH, max(1, workload.concurrency / workload.replicas))  # what waits holds no tokens
     bound = content_bound(workload, requests)
     private = sum(request.prompt_tokens * (1 - bound) + request.output_tokens for request in share) / len(share)
     return (high + (window - 1) * private) / pool.tokens

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from promptlint.analysis import CallSite
 from promptlint.analysis.estimate import hit_rate
 from promptlint.analysis.render import Item, Rendered
+from promptlint.catalog.profiles import Profile
+from promptlint.catalog.providers import Terms
 from promptlint.ir import BlockKind, Confidence, Guard, Hole, Media, Text, Volatility
 
 __all__ = ["MEANING_RISK", "Proposal", "propose", "propose_all"]
@@ -47,6 +49,7 @@ class Proposal:
     kept: tuple[str, ...]
     meaning_risk: str
     diff: str
+    by_terms: bool = False  # the hit rates follow the provider's terms; else they are those of a server of one's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,10 @@ class _Part:
 
     @property
     def rank(self) -> float:
-        """How long the part lives, shortest last. A value that is only guessed keeps its place beside fixed text."""
+        """How long the part lives, shortest last. A value that is only guessed keeps its place beside fixed text, and so does one that a process keeps: it costs nothing there."""
         if self.append:
             return Volatility.SESSION + 0.5
-        return float(self.own) if self.sure else 0.0
+        return float(self.own) if self.sure and self.own > Volatility.PROCESS else 0.0
 
     @property
     def leaves(self) -> bool:
@@ -120,8 +123,15 @@ def propose(rendered: Rendered, common: _Common = _NO_COMMON) -> Proposal | None
     alone = _sorted(parts, {})
     placed = _sorted(parts, common.ranks)
     profile = rendered.assumptions.profile
-    now = hit_rate(rendered.main(), profile)
-    then = hit_rate([item for part in placed for item in part.items], profile)
+    order = [item for part in placed for item in part.items]
+    terms = rendered.terms
+    now, marked, then = _rates(rendered.main(), order, profile, terms)
+    by_terms = terms is not None
+    if terms is not None and then - marked < _GAIN:
+        # Too short for this provider, but the same code often runs against a server of one's own.
+        plain = _rates(rendered.main(), order, profile, None)
+        if plain[2] - plain[1] >= _GAIN:
+            (now, marked, then), by_terms = plain, False
     moved = _moves(parts, placed)
     if placed != alone:
         tokens = sum(part.tokens for part in placed if _rank_of(part, common.ranks) is not None)
@@ -129,8 +139,18 @@ def propose(rendered: Rendered, common: _Common = _NO_COMMON) -> Proposal | None
             *moved,
             f"shared fixed texts in the order that {common.site} has: the two call sites then share up to {tokens:,} tokens of prefix",
         )
-    elif then - now < _GAIN:
+    elif then - marked < _GAIN:
         return None
+    if marked - now >= _GAIN:
+        moved = (
+            *moved,
+            f"of the gain, {100 * (marked - now):.0f} points need no move but a breakpoint behind each part",
+        )
+    if terms is not None and not by_terms:
+        moved = (
+            *moved,
+            f"{terms.title} would cache no more than today; the figures are those of a server of one's own",
+        )
     saved = rendered.prompt_tokens * max(0.0, then - now)
     kept = tuple(
         f"{_label(part)} stays: its text refers to what stands above or below"
@@ -144,11 +164,23 @@ def propose(rendered: Rendered, common: _Common = _NO_COMMON) -> Proposal | None
         now,
         then,
         saved,
-        _money(rendered, saved),
+        _money(rendered, saved) if by_terms else None,
         moved,
         kept,
         MEANING_RISK,
         _diff(parts, placed),
+        by_terms,
+    )
+
+
+def _rates(
+    now: Sequence[Item], then: Sequence[Item], profile: Profile, terms: Terms | None
+) -> tuple[float, float, float]:
+    """Hit rates: as it is; as it is but with a breakpoint behind each part, where a provider caches up to marks; and in the other order with such breakpoints."""
+    return (
+        hit_rate(now, profile, terms),
+        hit_rate(now, profile, terms, best_breakpoint=True),
+        hit_rate(then, profile, terms, best_breakpoint=True),
     )
 
 

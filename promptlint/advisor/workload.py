@@ -27,11 +27,14 @@ from promptlint.caches.fleet import ROUTERS
 from promptlint.caches.request import TOKEN_BYTES, Request
 from promptlint.errors import UserError
 from promptlint.ir import BlockKind, Volatility
+from promptlint.traffic.readers.safe_yaml import load_yaml
 
 __all__ = ["CURRENT", "BlockSpec", "Workload", "best_order", "load_workloads", "synthesise", "tokens_of", "warm_up"]
 
 CURRENT = ("vllm", "sglang", "provider", "none")
 MAX_REQUESTS = 20_000
+MAX_VALUES = 1_000_000
+MAX_TOKENS = 10_000_000  # of a block: the longest context that any model reads
 MAX_MARKS = 4  # breakpoints that a caller sets, where the provider takes them: at the ends of the last blocks that a session keeps
 
 
@@ -104,8 +107,21 @@ class Workload:
         """Tokens of the first prompt of a session."""
         return sum(block.tokens for block in self.prompt)
 
+    @property
+    def turn_tokens(self) -> int:
+        """Tokens by which a history grows with each turn: what the turn brought, and its answer."""
+        late = sum(block.tokens for block in self.prompt if not block.grows and block.varies >= Volatility.TURN)
+        return late + self.output
+
+    @property
+    def longest_tokens(self) -> int:
+        """Tokens of the longest request of a session with its answer."""
+        grown = (self.turns - 1) * self.turn_tokens if any(block.grows for block in self.prompt) else 0
+        return self.prompt_tokens + grown + self.output
+
 
 _SCALARS: dict[str, type | tuple[type, ...]] = {
+    "name": str,
     "model": str,
     "gpu": str,
     "tensor_parallel": int,
@@ -130,6 +146,8 @@ _SCALARS: dict[str, type | tuple[type, ...]] = {
     "observed_hit_rate": (int, float),
     "output": int,
 }
+_KINDS: dict[Any, str] = {str: "a word", int: "a whole number", bool: "true or false", (int, float): "a number"}
+_HUGE = 1e15  # beyond any count, rate or size that a description may have
 _CHOICES = {"current": CURRENT, "router": ROUTERS, "order": ("fixed", "mixed")}
 
 
@@ -138,23 +156,26 @@ def load_workloads(path: Path, *, described: bool = True) -> list[Workload]:
 
     Raises UserError naming the field that is missing, unknown or impossible.
     """
-    import yaml
-
     try:
-        data = yaml.safe_load(path.read_text("utf-8"))
+        text = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    data = load_yaml(text, str(path))
     if not isinstance(data, dict):
         raise UserError(f"{path}: a mapping of fields is expected")
     shared = {key: value for key, value in data.items() if key != "pools"}
     pools = data.get("pools", [{}])
     if not isinstance(pools, list) or not pools or not all(isinstance(pool, dict) for pool in pools):
         raise UserError(f"{path}: pools: a list of mappings is expected")
+    if "name" in shared and len(pools) > 1:
+        shared.pop("name")  # the fleet's; each pool has a name or number of its own
     if not described:
         shared = {"prompt": [{"block": "other", "tokens": 1}], "output": 1, **shared}
-    return [_workload(path, {**shared, **pool}, index if len(pools) > 1 else 0) for index, pool in enumerate(pools, 1)]
+    found = [_workload(path, {**shared, **pool}, index if len(pools) > 1 else 0) for index, pool in enumerate(pools, 1)]
+    names = [workload.name for workload in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"{path}: pools: two are called {_short(twice)}")
+    return found
 
 
 def _workload(path: Path, data: Mapping[str, Any], number: int) -> Workload:
@@ -165,7 +186,7 @@ def _workload(path: Path, data: Mapping[str, Any], number: int) -> Workload:
             raise UserError(f"{path}: {key}: no such field" + (f"; did you mean {close[0]}?" if close else ""))
     values: dict[str, Any] = {
         "source": str(path),
-        "name": str(data.get("name", path.stem)) + (f" #{number}" if number and "name" not in data else ""),
+        "name": path.stem + (f" #{number}" if number else ""),
     }
     for key, kind in _SCALARS.items():
         if key in data:
@@ -180,10 +201,10 @@ def _workload(path: Path, data: Mapping[str, Any], number: int) -> Workload:
     values["decode_penalty"] = _by_engine(path, "decode_penalty", data.get("decode_penalty", {}))
     values["measured"] = _by_engine(path, "measured", data.get("measured", {}))
     if "engines" in data:
-        engines = tuple(data["engines"]) if isinstance(data["engines"], list) else ()
-        if not engines or set(engines) - {"sglang", "vllm"}:
+        engines = data["engines"]
+        if not isinstance(engines, list) or not engines or any(one not in ("sglang", "vllm") for one in engines):
             raise UserError(f"{path}: engines: a list of sglang and vllm is expected")
-        values["engines"] = engines
+        values["engines"] = tuple(sorted(set(engines)))
     workload = Workload(**values)
     check(workload)
     return workload
@@ -191,20 +212,26 @@ def _workload(path: Path, data: Mapping[str, Any], number: int) -> Workload:
 
 def _scalar(path: Path, key: str, value: Any, kind: type | tuple[type, ...]) -> Any:
     if (isinstance(value, bool) and kind is not bool) or not isinstance(value, kind):
-        raise UserError(f"{path}: {key}: {value!r} does not fit")
-    if isinstance(value, (int, float)) and not math.isfinite(value):
+        raise UserError(f"{path}: {key}: {_short(value)}: {_KINDS[kind]} is expected")
+    if isinstance(value, (int, float)) and not (math.isfinite(value) and abs(value) < _HUGE):
         raise UserError(f"{path}: {key}: {value!r}: a finite number is expected")
     if key in _CHOICES and value not in _CHOICES[key]:
         raise UserError(f"{path}: {key}: {value!r}: one of {', '.join(_CHOICES[key])} is expected")
     return value
 
 
+def _short(value: Any) -> str:
+    """A value as an error shows it: what YAML's anchors can build is too long to read."""
+    text = type(value).__name__ if isinstance(value, dict | list) else repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
 def _by_engine(path: Path, key: str, value: Any) -> dict[str, float]:
     if not isinstance(value, dict) or set(value) - {"sglang", "vllm"}:
         raise UserError(f"{path}: {key}: a mapping from sglang or vllm to a number is expected")
     for engine, number in value.items():
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0:
-            raise UserError(f"{path}: {key}.{engine}: {number!r}: a number above 0 is expected")
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < _HUGE:
+            raise UserError(f"{path}: {key}.{engine}: {_short(number)}: a number above 0 is expected")
     return {engine: float(number) for engine, number in value.items()}
 
 
@@ -216,23 +243,23 @@ def _block(path: Path, index: int, row: Any) -> BlockSpec:
         raise UserError(f"{where}: {', '.join(sorted(map(str, unknown)))}: no such field")
     kinds = [kind.value for kind in BlockKind]
     if row["block"] not in kinds:
-        raise UserError(f"{where}: block {row['block']!r}: one of {', '.join(kinds)} is expected")
+        raise UserError(f"{where}: block {_short(row['block'])}: one of {', '.join(kinds)} is expected")
     grows = row["block"] == BlockKind.HISTORY.value
     tokens = row.get("tokens", 0 if grows else None)
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < (0 if grows else 1):
-        raise UserError(f"{where}: tokens {tokens!r}: a whole number above 0 is expected")
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or not (0 if grows else 1) <= tokens <= MAX_TOKENS:
+        raise UserError(f"{where}: tokens {_short(tokens)}: a whole number from 1 to {MAX_TOKENS:,} is expected")
     word = row.get("varies", "session" if grows else "static")
     try:
         varies = Volatility[str(word).upper()]
     except KeyError:
         raise UserError(
-            f"{where}: varies {word!r}: one of {', '.join(v.word for v in Volatility)} is expected"
+            f"{where}: varies {_short(word)}: one of {', '.join(v.word for v in Volatility)} is expected"
         ) from None
     distinct, skew = row.get("distinct", 0), row.get("skew", 0.0)
-    if isinstance(distinct, bool) or not isinstance(distinct, int) or distinct < 0:
-        raise UserError(f"{where}: distinct {distinct!r}: a whole number is expected")
-    if not isinstance(skew, (int, float)) or not 0 <= skew <= 5:
-        raise UserError(f"{where}: skew {skew!r}: a number between 0 and 5 is expected")
+    if isinstance(distinct, bool) or not isinstance(distinct, int) or not 0 <= distinct <= MAX_VALUES:
+        raise UserError(f"{where}: distinct {_short(distinct)}: a whole number up to {MAX_VALUES:,} is expected")
+    if isinstance(skew, bool) or not isinstance(skew, (int, float)) or not 0 <= skew <= 5:
+        raise UserError(f"{where}: skew {_short(skew)}: a number between 0 and 5 is expected")
     return BlockSpec(row["block"], tokens, varies, str(row.get("name", "")), distinct, float(skew))
 
 
@@ -246,6 +273,9 @@ def check(workload: Workload) -> None:
         raise UserError(f"{where}arrivals: a rate above 0 requests a second is expected, not {workload.arrivals:g}")
     if workload.requests < 0 or workload.requests > MAX_REQUESTS:
         raise UserError(f"{where}requests: at most {MAX_REQUESTS:,} are simulated, not {workload.requests:,}")
+    for name in ("host_cache_gb", "ttft_ms"):
+        if getattr(workload, name) < 0:
+            raise UserError(f"{where}{name}: 0 or more is expected, not {getattr(workload, name):g}")
     for name in ("structured", "forced"):
         if not 0 <= getattr(workload, name) <= 1:
             raise UserError(f"{where}{name}: a share between 0 and 1 is expected")
@@ -263,6 +293,10 @@ def check(workload: Workload) -> None:
         raise UserError(
             f"{where}current: {workload.current} runs today, but is not among the engines that support the model"
         )
+    if sum(block.grows for block in workload.prompt) > 1:
+        raise UserError(f"{where}prompt: one history block at most is expected")
+    if not workload.prompt_tokens:
+        raise UserError(f"{where}prompt: a block with tokens is expected beside the history")
     if any(block.grows for block in workload.prompt) and workload.turns == 1 and workload.branches == 1:
         raise UserError(f"{where}turns: a history block needs sessions of more than one turn")
 
@@ -323,7 +357,7 @@ class _Generator:
         self.mixed = workload.order == "mixed" and order is None
         self.slots = {id(block): f"{index}" for index, block in enumerate(workload.prompt)}
         self.cache: dict[tuple[object, ...], bytes] = {}
-        self.weights: dict[str, list[float]] = {}
+        self.sums: dict[str, list[float]] = {}  # of the weights of skewed values, from the first on
 
     def requests(self) -> list[Request]:
         """See synthesise."""
@@ -351,9 +385,8 @@ class _Generator:
         session = _Session(number, self._session_values())
         if aged and self.workload.turns > 1:
             session.turn = number % self.workload.turns
-            late = sum(block.tokens for block in self.fixed if not block.grows and block.varies >= Volatility.TURN)
             session.history = tokens_of(
-                self.workload.seed, ("earlier", number), session.turn * (late + self.workload.output)
+                self.workload.seed, ("earlier", number), session.turn * self.workload.turn_tokens
             )
         return session
 
@@ -364,10 +397,12 @@ class _Generator:
     def _draw(self, block: BlockSpec) -> int:
         if not block.distinct:
             return self.random.getrandbits(62)
+        if not block.skew:
+            return int(self.random.random() * block.distinct)
         slot = self.slots[id(block)]
-        if slot not in self.weights:
-            self.weights[slot] = [1.0 / (rank + 1) ** block.skew for rank in range(block.distinct)]
-        return self.random.choices(range(block.distinct), self.weights[slot])[0]
+        if slot not in self.sums:
+            self.sums[slot] = list(accumulate(1.0 / (rank + 1) ** block.skew for rank in range(block.distinct)))
+        return self.random.choices(range(block.distinct), cum_weights=self.sums[slot])[0]
 
     def _turn(self, session: _Session, made: list[Request], clock: float, total: int) -> float:
         workload = self.workload

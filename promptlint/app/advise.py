@@ -10,6 +10,7 @@ from typing import Any
 from promptlint import __version__
 from promptlint.advisor.advice import PoolAdvice, advise_pool
 from promptlint.advisor.estimate import MAX_REPLICAS, Given, Lever
+from promptlint.advisor.prompts_alone import Order, OrdersAdvice, judge
 from promptlint.advisor.verdict import RuleBook, load_rule_book
 from promptlint.advisor.workload import Workload, default_requests, load_workloads, tokens_of, with_changes
 from promptlint.errors import UserError
@@ -50,18 +51,19 @@ class _Said:
     notes: list[str] = field(default_factory=list)
     current: str | None = None
     given: Given | None = None
+    verdicts: list[OrdersAdvice] = field(default_factory=list)
 
 
 def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
     """The report. Raises UserError for a workload, a measurement, traffic or a path that does not fit, and when nothing was given to advise on."""
     said = _Said(current=asked.current)
+    book = load_rule_book(asked.extra_rules)
     if asked.paths or (asked.workload is None and not asked.traffic):
-        _advise_code(asked, said)
+        _advise_code(asked, said, book)
     if asked.traffic:
-        _advise_traffic(asked, said, progress)
+        _advise_traffic(asked, said, book, progress)
     elif asked.apply_order or asked.write_traffic:
         raise UserError("--apply-order and --write-traffic need --traffic")
-    book = load_rule_book(asked.extra_rules)
     pools: list[PoolAdvice] = []
     if asked.workload is not None:
         for workload in load_workloads(asked.workload, described=said.given is None):
@@ -75,7 +77,7 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
             said.causes += [vars_of(cause) for cause in pools[-1].causes]
     return Advice(
         __version__,
-        tuple(_verdict(pool) for pool in pools),
+        tuple(_verdict(pool) for pool in pools) or tuple(_orders_verdict(one) for one in said.verdicts),
         tuple(row for pool in pools for row in _levers(pool)),
         tuple(row for pool in pools for row in _engines(pool, book)),
         (*said.reorderings, *(row for pool in pools for row in _reordering(pool))),
@@ -91,7 +93,7 @@ def vars_of(cause: Any) -> dict[str, Any]:
     return {"cause": cause.cause, "why": cause.why, "confirm_with": cause.confirm_with}
 
 
-def _advise_code(asked: Asked, said: _Said) -> None:
+def _advise_code(asked: Asked, said: _Said, book: RuleBook) -> None:
     """Recommended orders of the call sites of analysed code, under the traffic profile."""
     from promptlint.advisor.reorder import propose_all
     from promptlint.app.check import Request as CheckRequest
@@ -123,7 +125,9 @@ def _advise_code(asked: Asked, said: _Said) -> None:
         said.assumptions["structured_output"] = (
             f"{with_schema} of {len(sites)} call sites use a schema; tokens that a grammar forces are sampled one by one in both engines today, so this is potential only"
         )
-    for proposal in propose_all(sites):
+    proposals = propose_all(sites)
+    said.verdicts += _code_verdicts(sites, proposals, asked, book, profile)
+    for proposal in proposals:
         said.reorderings.append(
             Reordering(
                 proposal.call_site,
@@ -145,8 +149,40 @@ def _advise_code(asked: Asked, said: _Said) -> None:
         )
     if asked.workload is None and sites:
         said.notes.append(
-            "No verdict on engines: that needs a model, a GPU and a load. Describe them in a file (examples/workloads) and give it with --workload."
+            "Nothing is said about engines: that needs a model, a GPU and a load. Describe them in a file (examples/workloads) and give it with --workload."
         )
+
+
+def _code_verdicts(
+    sites: Sequence[Any], proposals: Sequence[Any], asked: Asked, book: RuleBook, source: str
+) -> list[OrdersAdvice]:
+    """A verdict for each model that the call sites name, every call site counted as often as any other."""
+    # What only a server of one's own would gain says nothing about a provider's bill.
+    then = {
+        proposal.call_site: proposal.hit_rate_then
+        for proposal in proposals
+        if proposal.by_terms or asked.current not in {None, "provider"}
+    }
+    pools: dict[tuple[str, str], list[Any]] = {}
+    for site in sites:
+        if site.prompt_tokens:
+            pools.setdefault((site.prompt.provider or "", site.prompt.model or ""), []).append(site)
+    return [
+        judge(
+            " ".join(filter(None, (provider, model))) or "prompts of an unknown client",
+            model,
+            asked.current or _inferred_current([provider]) or "none",
+            [
+                Order(site.prompt_tokens, site.estimated_hit_rate, then.get(site.id, site.estimated_hit_rate))
+                for site in group
+            ],
+            group[0].rendered.terms,
+            book,
+            source=source,
+            requests=len(group),
+        )
+        for (provider, model), group in pools.items()
+    ]
 
 
 def _profile_words(name: str) -> dict[str, Any]:
@@ -167,7 +203,7 @@ def _inferred_current(providers: Sequence[str | None]) -> str | None:
     return named.most_common(1)[0][0] if named else None
 
 
-def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] | None) -> None:
+def _advise_traffic(asked: Asked, said: _Said, book: RuleBook, progress: Callable[[str], None] | None) -> None:
     """Recommended orders by what the values did, each replayed with its own values."""
     from promptlint import tokenizers
     from promptlint.advisor.moves import group_records, rewrite, rewrite_rows
@@ -190,10 +226,14 @@ def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] |
     if not groups:
         raise UserError("the traffic holds no prompt text: token ids and block hashes cannot be put into another order")
     moved: dict[int, Any] = {}
+    orders: dict[str, list[tuple[_Replayed, float]]] = {}  # by model
     for name, group in groups.items():
         if progress:
             progress(f"replaying {len(group):,} requests of {name}")
         now = _replay(group, tokens)
+        if not asked.apply_order:
+            # What is recommended below replaces the second figure.
+            orders.setdefault(group[0].model, []).append((now, now.hit_rate))
         if asked.apply_order:
             said.reorderings.append(_applied(name, group, tokens, asked.apply_order, now))
             continue
@@ -210,6 +250,7 @@ def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] |
         if then.hit_rate - now.hit_rate < 0.001:
             said.notes.append(f"{name}: another order was tried and brings nothing; hit rate {now.hit_rate:.4f}")
             continue
+        orders[group[0].model][-1] = (now, then.hit_rate)
         moved |= {
             id(old): new for old, new in zip(group, found.records, strict=True)
         }  # a batch job's rows stand in their new order
@@ -228,6 +269,7 @@ def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] |
                 f"replay of {now.requests:,} requests",
             )
         )
+    said.verdicts = [_traffic_verdict(model, rows, asked, said, book) for model, rows in orders.items()]
     if asked.workload is not None:
         said.given = _given(records, moved, tokens)
     if asked.write_traffic is not None:
@@ -241,6 +283,25 @@ def _advise_traffic(asked: Asked, said: _Said, progress: Callable[[str], None] |
             observed=asked.observed,
         )
         said.causes += [vars_of(cause) for cause in outcome.diagnosis.likely]
+
+
+def _traffic_verdict(
+    model: str, rows: Sequence[tuple[_Replayed, float]], asked: Asked, said: _Said, book: RuleBook
+) -> OrdersAdvice:
+    from promptlint.catalog.providers import page_for, resolve
+
+    page = page_for("", model, asked.extra_rules) if model else None
+    requests = sum(now.requests for now, _ in rows)
+    return judge(
+        model or "traffic without a model's name",
+        model,
+        asked.current or said.current or ("provider" if page is not None else "none"),
+        [Order(now.prompt_tokens, now.hit_rate, then) for now, then in rows],
+        resolve(page, model) if page is not None else None,
+        book,
+        source=f"replay of {requests:,} requests",
+        requests=requests,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +486,21 @@ def _verdict(pool: PoolAdvice) -> VerdictRow:
     )
 
 
+def _orders_verdict(one: OrdersAdvice) -> VerdictRow:
+    return VerdictRow(
+        one.pool,
+        one.model,
+        one.current,
+        one.verdict.verdict,
+        one.verdict.rule.name,
+        one.verdict.because,
+        tuple(ReasonRow(reason.fact, reason.value, reason.unit, reason.source) for reason in one.reasons),
+        one.would_change_if,
+        one.caveats,
+        one.measurement,
+    )
+
+
 def _lever_json(lever: Lever) -> dict[str, Any]:
     return {
         "hit_rate": lever.hit_rate,
@@ -501,7 +577,7 @@ def _assumptions(pools: Sequence[PoolAdvice], book: RuleBook, *, given: bool) ->
         "engines_on": "the given traffic" if given else "synthetic traffic, from the workload description",
         "engines": "SGLang 0.5.23 and vLLM 0.32.0 as modelled by promptlint; the engine factor beyond that is "
         f"{book.thresholds['engine_factor']:.2f}, range {book.thresholds['engine_factor_low']:.2f} to {book.thresholds['engine_factor_high']:.2f}",
-        "warm_up": "the first fifth of the requests, and at least one of each session under way, is not counted in hit rates",
+        "warm_up": "the first fifth of the requests, and at least one of each session under way, fills the caches before the clock starts",
         "cost_model": "roofline over rules/hardware and rules/models; checked against measured kernel times within 3 to 13 %",
     }
     for pool in pools:

@@ -238,7 +238,7 @@ def resolve_model(name: str, extra: tuple[Path, ...] = ()) -> Model:
         close = difflib.get_close_matches(_normal(name), models, n=3)
         hint = f"; did you mean {', '.join(dict.fromkeys(models[c].name for c in close))}?" if close else ""
         raise UserError(
-            f"model {name!r} is not in rules/models{hint} A Hugging Face config.json is accepted too (--model path/to/config.json)"
+            f"model {name!r} is not in rules/models{hint}; the path of a Hugging Face config.json is accepted too"
         )
     return found
 

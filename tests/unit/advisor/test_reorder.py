@@ -9,7 +9,7 @@ from promptlint.advisor.reorder import propose_all
 from promptlint.app.check import Request, analyse, find
 from promptlint.config import load_settings
 
-RULES = "RULES = " + repr("Answer from the manual only, and quote the paragraph that you used. " * 30) + "\n"
+RULES = "RULES = " + repr("Answer from the manual only, and quote the paragraph that you used. " * 90) + "\n"
 EXAMPLES = "EXAMPLES = " + repr("Question: how tall is it?\nAnswer: as tall as the manual says it is.\n\n" * 20) + "\n"
 HEAD = "import datetime as dt\nimport openai\nclient = openai.OpenAI()\n" + RULES + EXAMPLES
 

@@ -3,7 +3,7 @@
 import pytest
 
 from promptlint.advisor.estimate import content_bound, pool_of, pressure, simulate
-from promptlint.advisor.workload import best_order, load_workloads, synthesise
+from promptlint.advisor.workload import best_order, load_workloads, synthesise, warm_up
 from promptlint.errors import UserError
 
 GOOD = """
@@ -102,6 +102,17 @@ def test_several_pools_share_what_stands_outside(tmp_path):
         (("turns: 3", "turns: 3\nengines: [sglang]"), "not among the engines"),
         (("model: Llama-3.1-8B", ""), "model and gpu"),
         (("model:", "model: ["), "not valid YAML"),
+        (("model: Llama-3.1-8B", "model: [a]"), "model: list: a word is expected"),
+        (("turns: 3", "turns: 3\nname: {}"), "name: dict: a word is expected"),
+        (("distinct: 4", "distinct: 1000000000"), "up to 1,000,000"),
+        (("distinct: 4", "distinct: 4, skew: true"), "skew True"),
+        (("tokens: 300", "tokens: 99999999999"), "tokens 99999999999"),
+        (("turns: 3", "turns: 3\nhost_cache_gb: -1"), "host_cache_gb"),
+        (("turns: 3", "turns: 3\nttft_ms: -1"), "ttft_ms"),
+        (("turns: 3", "turns: 3\nmeasured: {sglang: .inf, vllm: 2}"), "measured.sglang"),
+        (("turns: 3", "turns: 3\nengines: [[sglang]]"), "engines"),
+        (("  - {block: history}", "  - {block: history}\n  - {block: history}"), "one history block"),
+        (("turns: 3", "turns: 3\npools: [{name: a}, {name: a}]"), "two are called 'a'"),
     ],
 )
 def test_what_cannot_be_is_refused_by_field(tmp_path, change, message):
@@ -115,8 +126,20 @@ def test_a_zero_arrival_rate_is_refused(tmp_path):
 
 
 def test_a_request_that_no_pool_holds_is_refused(tmp_path):
-    (workload,) = load(tmp_path, GOOD.replace("tokens: 300", "tokens: 900000"))
+    (workload,) = load(tmp_path, GOOD.replace("tokens: 300", "tokens: 60000").replace("H100", "RTX 4090"))
     with pytest.raises(UserError, match="does not fit into"):
+        pool_of(workload)
+
+
+def test_a_session_that_outgrows_the_context_is_refused(tmp_path):
+    text = GOOD.replace("Llama-3.1-8B", "Llama-2-7B")
+    (workload,) = load(tmp_path, text)
+    assert workload.longest_tokens == 520 + 2 * (20 + 20) + 20
+    assert pool_of(workload).tokens > 0
+    (workload,) = load(tmp_path, text.replace("turns: 3", "turns: 100"))
+    with pytest.raises(
+        UserError, match=r"w.yaml: a request of 4,500 tokens \(prompt, history and answer\) is longer than the 4,096"
+    ):
         pool_of(workload)
 
 
@@ -135,5 +158,15 @@ def test_engines_find_what_is_shared(tmp_path):
         assert 0.5 < found.hit_rate <= bound + 0.02
         assert found.refused == 0
         assert sum(found.share.values()) == pytest.approx(1)
-        assert found.prompt_tokens == sum(request.prompt_tokens for request in requests)
+        served = requests[warm_up(workload, len(requests)) :]
+        assert found.prompt_tokens == sum(request.prompt_tokens for request in served)
     assert 0 < pressure(workload, pool, requests) < 0.5
+
+
+def test_a_workload_whose_aliases_unfold_without_end_is_refused_with_its_line(tmp_path):
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]" for old, new in zip("abcdefgh", "bcdefghi", strict=True)]
+    path = tmp_path / "laughs.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=r"laughs.yaml:\d+: aliases unfold to more than"):
+        load_workloads(path)

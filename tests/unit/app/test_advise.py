@@ -222,7 +222,23 @@ def test_code_alone_works_from_the_profile_and_says_so(capsys):
     data = run_json(capsys, ROOT / "examples" / "support_bot")
     assert data["assumptions"]["profile"] == "typical"
     assert "inferred from the sinks" in data["assumptions"]["current"]
-    assert data["verdicts"] == []
+    (verdict,) = data["verdicts"]
+    assert (verdict["model"], verdict["current"], verdict["verdict"]) == (
+        "gpt-4o-mini",
+        "provider",
+        "fix-prompts-first",
+    )
+    assert all("profile typical" in reason["source"] for reason in verdict["reasons"][:2])
+    facts = {reason["fact"]: reason["value"] for reason in verdict["reasons"]}
+    # The saving formula: a cached token costs half of an uncached one with this model.
+    assert facts["input_cost"] == pytest.approx(1 - facts["hit_rate"] / 2, abs=1e-5)
+    assert facts["input_dollars_then"] < facts["input_dollars"]
+    fixed = run_json(capsys, ROOT / "examples" / "support_bot_fixed")["verdicts"]
+    assert [row["verdict"] for row in fixed] == ["stay-on-provider"]
+    own = run_json(capsys, ROOT / "examples" / "support_bot_fixed", "--current", "vllm")["verdicts"]
+    assert [(row["verdict"], row["rule"]) for row in own] == [
+        ("measure-first", "prompts alone say nothing about engines")
+    ]
     assert any(row["hit_rate_then"] > row["hit_rate_now"] + 0.3 for row in data["reordering"])
 
 
