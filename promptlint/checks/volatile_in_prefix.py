@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,9 @@ MAX_SURE_ORIGINS = 4
 
 NEWEST_MESSAGE_FACTOR = 3
 """Text behind a growing conversation is shared only by the calls of one turn, so a value ahead of it must hold up that much more."""
+
+_OF_A_CLASS = re.compile(r"(?:cls|[A-Z][a-z]\w*)(?:\.\w+)+(?:\(['\"\w]*\))?")
+"""An attribute of a class, or what a method of a class says of it."""
 
 _REPORTED_PER_PROCESS = frozenset({"clock", "random", "host", "unordered", "listing", "json", "shuffle"})
 """Values fixed at start-up are reported for these kinds only: settings, arguments of constructors and constants are what a cache wants."""
@@ -123,20 +127,23 @@ def origins_of(hole: Hole) -> tuple[Origin, ...]:
     ]
     if weak:
         best = max(weak, key=lambda each: (each.confidence, each.volatility))
-        found.append(replace(best, confidence=Confidence.LOW) if _is_called_setting(hole) else best)
+        found.append(replace(best, confidence=Confidence.LOW) if _is_called_setting(hole, best) else best)
     return tuple(found)
 
 
-def _is_called_setting(hole: Hole) -> bool:
-    """Whether the slot's own name speaks of a setting (`persona`, `language`), and what flows into it is a mix: which part is printed is a guess."""
+def _is_called_setting(hole: Hole, origin: Origin) -> bool:
+    """Whether what is printed is fixed by all that its own spelling says, and the origin is only guessed from a name on the way or one of several.
+
+    `persona`, `language` and `tool_name` speak of settings and tools; `Tool.name()` and `cls.title` belong to a class, not to a request.
+    """
+    if origin.confidence > Confidence.MEDIUM:
+        return False
     name = hole.expression.strip("{} ")
+    if _OF_A_CLASS.fullmatch(name):
+        return True
     fact = load_names().fact(name)
-    return (
-        name.replace(".", "").isidentifier()
-        and len(hole.origins) > 1
-        and fact.origin == "setting"
-        and fact.confidence >= Confidence.MEDIUM
-    )
+    fixed = fact.origin in {"setting", "tools"} and fact.confidence >= Confidence.MEDIUM
+    return name.replace(".", "").isidentifier() and fixed and origin.kind != "tools"
 
 
 def _is_mixed_host(origin: Origin, hole: Hole) -> bool:

@@ -480,8 +480,17 @@ def test_a_list_inside_a_text_is_a_conversation_by_its_name_only(name, expected)
     assert names(s.prompt(s.user(s.text("Before: "), hole, s.text(LONG)))) == expected
 
 
-@pytest.mark.parametrize(("name", "sure"), [("persona", False), ("answer", True), ("'; '.join(options)", True)])
-def test_a_slot_that_is_called_a_setting_is_no_sure_retrieval(name, sure):
+@pytest.mark.parametrize(
+    ("name", "sure"),
+    [
+        ("persona", False),
+        ("tool_name", False),
+        ("SearchTool.name()", False),
+        ("answer", True),
+        ("'; '.join(options)", True),
+    ],
+)
+def test_what_its_own_spelling_calls_fixed_is_no_sure_retrieval(name, sure):
     s = Source()
     here = s.span()
     origins = tuple(
