@@ -7,7 +7,7 @@ from dataclasses import replace
 from report_sample import OTHER, SITE, everything, finding
 
 from promptlint.app.diff import Side, compare
-from promptlint.report.diff_model import DiffReport, OrderItem, VerdictItem
+from promptlint.report.diff_model import DiffReport, OrderItem, ReplayedSite, ReplayItem, VerdictItem
 
 
 def changes() -> DiffReport:
@@ -39,4 +39,5 @@ def changes() -> DiffReport:
         OrderItem(OTHER, ("a",), ("b",), 0, 1),
     )
     verdicts = (VerdictItem("chat", "fix-prompts-first", "the prompts lose more than any engine gains"),)
-    return compare(Side("main", "1" * 40, before), Side(".", None, after, orders), verdicts)
+    diff = compare(Side("main", "1" * 40, before), Side(".", None, after, orders), verdicts)
+    return replace(diff, replay=ReplayItem(30, 2, 0.7, 0.1, 9000, 9100, (ReplayedSite(SITE, 30, 0.7, 0.1),)))

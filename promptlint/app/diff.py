@@ -15,6 +15,7 @@ from pathlib import Path
 
 from promptlint import __version__
 from promptlint.advisor.reorder import propose_all
+from promptlint.analysis import CallSite
 from promptlint.app.check import Request, check_with_analysis
 from promptlint.app.discovery import absolute
 from promptlint.app.revision import checked_out
@@ -27,6 +28,7 @@ from promptlint.report.diff_model import (
     Headline,
     MovedFinding,
     OrderItem,
+    ReplayItem,
     SideItem,
     VerdictItem,
 )
@@ -39,12 +41,13 @@ _VISIBLE = 0.005  # a change of half a point is the least that a rounded percent
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side that was read. `orders` only where its code was at hand."""
+    """One side that was read. `orders` and `sites` only where its code was at hand."""
 
     name: str
     commit: str | None
     report: CheckReport
     orders: tuple[OrderItem, ...] = ()
+    sites: tuple[CallSite, ...] | None = None
 
 
 def read_side(name: str, settings_of: Callable[[Path], Settings], request: Request) -> Side:
@@ -82,11 +85,11 @@ def _analysed(name: str, commit: str | None, settings: Settings, request: Reques
         OrderItem(each.call_site, each.before, each.after, each.hit_rate_now, each.hit_rate_then)
         for each in propose_all(analysis.result.call_sites)
     )
-    return Side(name, commit, report, orders)
+    return Side(name, commit, report, orders, tuple(analysis.result.call_sites))
 
 
-def compare(base: Side, head: Side, found: tuple[VerdictItem, ...] = ()) -> DiffReport:
-    """What changed from base to head."""
+def compare(base: Side, head: Side, found: tuple[VerdictItem, ...] = (), traffic: tuple[str, ...] = ()) -> DiffReport:
+    """What changed from base to head. `traffic` names logs that both sides render anew. Raises UserError when they cannot be."""
     pairs = _pairs(base.report.call_sites, head.report.call_sites)
     replicas = _replicas(head.report)
     rows = sorted((_change(one, other, replicas) for one, other in pairs), key=_weight)
@@ -108,9 +111,25 @@ def compare(base: Side, head: Side, found: tuple[VerdictItem, ...] = ()) -> Diff
         replicas=replicas,
         orders=tuple(order for order in head.orders if order.call_site in in_table),
         verdicts=found,
+        replay=_replay(base, head, pairs, traffic),
         assumptions=head.report.assumptions,
         notes=tuple(_notes(base.report, head.report)),
     )
+
+
+def _replay(
+    base: Side, head: Side, pairs: Sequence[tuple[CallSiteItem | None, CallSiteItem | None]], traffic: tuple[str, ...]
+) -> ReplayItem | None:
+    if not traffic:
+        return None
+    if base.sites is None or head.sites is None:
+        raise UserError("--traffic needs the code of both sides: give folders or revisions, not reports")
+    from promptlint.app.rerender import replay
+    from promptlint.app.traffic import open_traffic
+    from promptlint.traffic.read import load
+
+    same = {one.id: other.id for one, other in pairs if one is not None and other is not None}
+    return replay(load(open_traffic(traffic)), base.sites, head.sites, same)
 
 
 def _replicas(report: CheckReport) -> int:

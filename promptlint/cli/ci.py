@@ -38,7 +38,9 @@ def _option(name: str, **more: Any) -> Callable[[_Function], _Function]:
 @_option("--base", metavar="BASE", help="What to compare with, as for `diff` (the event's base).")
 @_option("--head", metavar="HEAD", default=".", help="What to look at, as for `diff` (the checkout).")
 @_option("--paths", metavar="PATHS", default="", help="Files and folders to look at, one a line (all).")
-@_option("--traffic", metavar="FILES", default="", help="Traffic logs, one a line: both sides are estimated on them.")
+@_option(
+    "--traffic", metavar="FILES", default="", help="Traffic logs, one a line: rendered anew by both sides and replayed."
+)
 @_option(
     "--workload",
     type=click.Path(path_type=Path),

@@ -25,9 +25,7 @@ FORMATS = ("full", "markdown", "json")
     metavar="PATH",
     help="What is looked at in a revision (the current folder).",
 )
-@click.option(
-    "--traffic", multiple=True, metavar="FILE", help="Traffic log: both sides are estimated on what it measured."
-)
+@click.option("--traffic", multiple=True, metavar="FILE", help="Traffic log: rendered anew by both sides and replayed.")
 @click.option(
     "--workload",
     type=click.Path(path_type=Path),
@@ -57,14 +55,14 @@ def command(base: str, head: str, paths: tuple[Path, ...], **given: Any) -> int:
     from promptlint.app.diff import compare, exceeded, read_side, verdicts
 
     working_directory = Path.cwd()
-    request = Request(paths or (Path(),), working_directory, traffic=given["traffic"])
+    request = Request(paths or (Path(),), working_directory)
 
     def settings(first: Path) -> Any:
         return settings_of(first, dict(given))
 
     sides = [read_side(name, settings, request) for name in (base, head)]
     found = verdicts(given["workload"], given["traffic"], settings(working_directory))
-    diff = compare(sides[0], sides[1], found)
+    diff = compare(sides[0], sides[1], found, given["traffic"])
     emit(_rendered(diff, given["output_format"]), given["output_file"])
     reasons = exceeded(diff, fail_on=given["fail_on"], max_drop=given["max_hit_rate_drop"])
     for reason in reasons:

@@ -94,11 +94,16 @@ def look(workflow: Workflow, asked: Asked, settings_of: Callable[[Path], Setting
         raise UserError(
             "pull_request_target sees the base, not the change: use pull_request, and workflow_run for forks (see the README)"
         )
-    request = Request(asked.paths or (Path(),), absolute(asked.checkout), traffic=asked.traffic)
+    request = Request(asked.paths or (Path(),), absolute(asked.checkout))
     base_name = asked.base or _base(workflow, request.working_directory)
     head = read_side(asked.head, settings_of, request)
-    base = read_side(base_name, settings_of, request) if base_name else Side("nothing", None, head.report)
-    diff = compare(base, head, verdicts(asked.workload, asked.traffic, settings_of(request.working_directory)))
+    base = (
+        read_side(base_name, settings_of, request)
+        if base_name
+        else Side("nothing", None, head.report, sites=head.sites)
+    )
+    found = verdicts(asked.workload, asked.traffic, settings_of(request.working_directory))
+    diff = compare(base, head, found, asked.traffic)
     workflow.write_summary(markdown(diff) if base_name else _alone(head.report))
     if asked.annotate:
         _command(within_limits(diff.new_findings if base_name else head.report.findings))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from promptlint.report.diff_model import CallSiteChange, DiffReport, SideItem, to_json
+from promptlint.report.diff_model import CallSiteChange, DiffReport, ReplayItem, SideItem, to_json
 from promptlint.report.escape import printable
 from promptlint.report.model import FindingItem
 from promptlint.report.words import cost, count, percent, tokens
@@ -22,6 +22,7 @@ __all__ = [
     "key_sentence",
     "names",
     "order_sentence",
+    "replay_sentence",
     "totals",
 ]
 
@@ -51,6 +52,8 @@ def full(diff: DiffReport) -> str:
         lines.append(
             f"verdict on {printable(verdict.pool)}: {printable(verdict.verdict)}; {printable(verdict.because)}"
         )
+    if diff.replay is not None:
+        lines.append(replay_sentence(diff.replay))
     lines += [f"note: {printable(note)}" for note in diff.notes]
     lines += [f"estimates: {printable(assumptions(diff.assumptions))}", printable(totals(diff))]
     return "\n".join(lines) + "\n"
@@ -115,6 +118,21 @@ def key_sentence(diff: DiffReport) -> str:
     return (
         f"{count(diff.cache_keys_changed, 'cache key')} changed: after deployment {count(diff.once_tokens, 'token')} of shared prefixes "
         f"are computed once more{where}, and running conversations start cold."
+    )
+
+
+def replay_sentence(replay: ReplayItem) -> str:
+    """What the traffic says."""
+    if not replay.requests:
+        return f"traffic: none of {count(replay.unmatched, 'request')} belongs to a call site of both sides."
+    left = (
+        f", {count(replay.unmatched, 'request')} left out because no call site of both sides sent it"
+        if replay.unmatched
+        else ""
+    )
+    return (
+        f"traffic: {count(replay.requests, 'request')} rendered by both sides and replayed through a radix cache without a limit: "
+        f"expected hit rate {percent(replay.hit_rate_base)} → {percent(replay.hit_rate_head)}{left}."
     )
 
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from promptlint.report.diff import HEADER, assumptions, cells, clipped, headline, key_sentence, order_sentence, totals
+from promptlint.report.diff import (
+    HEADER,
+    assumptions,
+    cells,
+    clipped,
+    headline,
+    key_sentence,
+    order_sentence,
+    replay_sentence,
+    totals,
+)
 from promptlint.report.diff_model import DiffReport
 from promptlint.report.escape import markdown as escaped
 from promptlint.report.model import FindingItem
@@ -77,6 +87,8 @@ def _details(diff: DiffReport) -> Iterator[str]:
         yield f"- recommended order of {_code(order.call_site)}, {gain}: {_text(order_sentence(order.before, order.after))}"
     for verdict in diff.verdicts:
         yield f"- verdict on {_code(verdict.pool)}: **{_text(verdict.verdict)}**; {_text(verdict.because)}"
+    if diff.replay is not None:
+        yield f"- {replay_sentence(diff.replay)}"
     for note in diff.notes:
         yield f"- note: {_text(note)}"
 

@@ -17,6 +17,8 @@ __all__ = [
     "Headline",
     "MovedFinding",
     "OrderItem",
+    "ReplayItem",
+    "ReplayedSite",
     "SideItem",
     "VerdictItem",
     "from_json",
@@ -105,6 +107,29 @@ class VerdictItem:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayedSite:
+    """The requests of one call site, by its id in the head, replayed from both sides."""
+
+    id: str
+    requests: int
+    hit_rate_base: float
+    hit_rate_head: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayItem:
+    """The traffic that was given, rendered anew by both sides and replayed; `unmatched` requests belong to no call site of both sides."""
+
+    requests: int
+    unmatched: int
+    hit_rate_base: float
+    hit_rate_head: float
+    prompt_tokens_base: int
+    prompt_tokens_head: int
+    call_sites: tuple[ReplayedSite, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DiffReport:
     """Base against head. Call sites are ordered by what changed most, findings dearest first. `assumptions` are those of the head."""
 
@@ -122,6 +147,7 @@ class DiffReport:
     replicas: int
     orders: tuple[OrderItem, ...]
     verdicts: tuple[VerdictItem, ...]
+    replay: ReplayItem | None
     assumptions: Mapping[str, Any]
     notes: tuple[str, ...]
 
