@@ -25,6 +25,7 @@ from promptlint.frontends.python.text import (
     static_text,
 )
 from promptlint.frontends.python.values import (
+    ORDER,
     Alt,
     Bound,
     Class,
@@ -46,7 +47,6 @@ from promptlint.frontends.python.values import (
     Rest,
     Str,
     Template,
-    ORDER,
     Value,
     contained,
     merge_origins,

@@ -12,6 +12,7 @@ from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.features import noun
 from promptlint.frontends.python.templates import Templates
 from promptlint.frontends.python.values import (
+    STRONG,
     Const,
     Dict,
     Elem,
@@ -35,6 +36,9 @@ __all__ = ["Library"]
 def _known(source: Source) -> Confidence:
     """What lives in a hub, a database or on another server was not read; all else is as the row says."""
     return Confidence.LOW if source.kind in {"hub", "remote-tools", "database"} else Confidence.HIGH
+
+
+DATES = frozenset({"datetime.datetime", "datetime.date", "datetime.time"})  # their `replace` is another
 
 
 class Library(Templates):
@@ -258,6 +262,13 @@ class Library(Templates):
         if method == "join" and arguments.positional:
             # The separator is not known: between two texts of an unknown separator stand the texts.
             return self.derived(expression, span, receiver, arguments.positional[0], name=identifier(expression))
+        if method == "replace" and len(arguments.positional) >= 2 and receiver.type not in DATES:
+            # A marker that is put into a text which we cannot read: where it stands is not known, that it stands there is.
+            old = self.text_of(arguments.positional[0])
+            if old and any(origin.kind in STRONG for origin in origins_of(arguments.positional[1])):
+                source = self.source_of(func.value, frame)
+                whole = Str((self.hole(receiver, source, self.span_of(func.value, frame), identifier(source)),))
+                return self.replace_text(whole, arguments, node, frame)
         if method in {"items", "values", "keys", "copy", "strip", "lstrip", "rstrip", "lower", "upper", "title", "split", "splitlines", "encode", "decode", "replace",
                       "isoformat", "model_dump", "dict", "json", "model_dump_json", "to_dict", "to_string", "to_markdown", "astimezone", "strftime", "date", "group"}:  # fmt: skip
             extra = [origins_of(value) for value in arguments.all()]

@@ -59,7 +59,7 @@ class Loops(Statements):
             self._bind_element(node.target, count if sends else element, frame)
             return self._turns(node.iter, "history", frame) if numbers and sends else over
 
-        self._loop(bind, node.body, frame)
+        self._loop(bind, node.body, frame, numbers=numbers)
         return self.run(node.orelse, frame)
 
     def _is_range(self, node: ast.expr, frame: Frame) -> bool:
@@ -114,18 +114,25 @@ class Loops(Statements):
             return True
         return self.run(node.orelse, frame)
 
-    def _loop(self, bind: Callable[[bool], Opaque], body: Sequence[ast.stmt], frame: Frame) -> None:
+    def _loop(
+        self, bind: Callable[[bool], Opaque], body: Sequence[ast.stmt], frame: Frame, *, numbers: bool = False
+    ) -> None:
         """Two passes: the first finds out what a turn changes, the second runs from a state that stands for any turn.
 
-        `bind` binds the loop's target and gives what it runs over; it is told whether a turn sends a prompt.
+        `bind` binds the loop's target and gives what it runs over; it is told whether a turn sends a prompt,
+        which makes a counter of `numbers`.
         """
-        mark = self.journal.mark()
         returned, yielded = len(frame.returns), len(frame.yields)
         sends = False
         over, first, sent = self._first_turn(bind, sends, body, frame)
         if sent:
             sends = True
-            over, first, _ = self._first_turn(bind, sends, body, frame)
+            if numbers:
+                over, first, _ = self._first_turn(bind, sends, body, frame)
+            else:
+                mark = self.journal.mark()
+                over = bind(sends)
+                self.journal.undo(mark)
         widened: list[tuple[Any, str, Any, Any]] = []
         for target, key, before, now in first.values():
             if Journal.missing(before) or Journal.missing(now) or before is now:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 
 from promptlint.frontends.python.core import MAX_TEXT, Arguments, identifier
 from promptlint.frontends.python.objects import Objects
 from promptlint.frontends.python.text import Field, Segments, format_fields, merge, static_text
 from promptlint.frontends.python.values import (
+    ORDER,
+    STRONG,
     Alt,
     Bound,
     Const,
@@ -26,14 +29,25 @@ from promptlint.frontends.python.values import (
     Rest,
     Str,
     Template,
-    ORDER,
-    STRONG,
     Value,
     contained,
     merge_origins,
     origins_of,
+    worst,
 )
-from promptlint.ir import Choice, Growth, Hole, Repeat, Segment, Step, Text
+from promptlint.ir import (
+    BlockKind,
+    Choice,
+    Confidence,
+    Growth,
+    Hole,
+    Origin,
+    Repeat,
+    Segment,
+    Step,
+    Text,
+    Volatility,
+)
 from promptlint.source import Span
 
 __all__ = ["Methods"]
@@ -54,6 +68,10 @@ _SAME_TEXT = frozenset(
         "removesuffix",
     }
 )
+
+
+# What stands in a text to be replaced: {now}, {{now}}, [DATE], <date>, %DATE%, $date, __DATE__, ##DATE##.
+_MARKER = re.compile(r"(?:[{\[<%$@]|__|##)[\[{<%$@_#]*\s*[A-Za-z][\w .-]*\s*[\]}>%$@_#]*")
 
 
 class Methods(Objects):
@@ -245,24 +263,40 @@ class Methods(Objects):
             and any(isinstance(segment, Hole | Choice | Repeat) for segment in text.segments)
             and not old.isspace()
         ):
-            return Str(self._replaced_in_hole(changed, fresh, place))
+            return Str(self._replaced_in_hole(changed, old, fresh, place))
         return Str(merge(changed))
 
-    def _replaced_in_hole(self, segments: Segments, fresh: Segments, place: Span) -> Segments:
-        """The marker may stand in a text that is not known: what replaces it is part of that hole."""
+    def _replaced_in_hole(self, segments: Segments, old: str, fresh: Segments, place: Span) -> Segments:
+        """The marker may stand in a text that is not known: what replaces it stands amid that text."""
         extra = origins_of(Str(fresh))
         if not extra:
             return segments
         for index, segment in enumerate(segments):
-            if isinstance(segment, Hole):
-                from promptlint.frontends.python.values import worst
-
-                origins = merge_origins(extra, segment.origins)
-                volatility, confidence = worst(origins)
-                steps = (*segment.steps, Step(place, "put in place of a marker"))
-                hole = replace(segment, origins=origins, volatility=volatility, confidence=confidence, steps=steps)
-                return (*segments[:index], hole, *segments[index + 1 :])
+            if not isinstance(segment, Hole):
+                continue
+            if _MARKER.fullmatch(old):
+                amid = self.amid(segment, fresh, place)
+                return (*segments[:index], *amid, *segments[index + 1 :])
+            origins = merge_origins(contained(extra), segment.origins)
+            volatility, confidence = worst(origins)
+            steps = (*segment.steps, Step(place, "put in place of a marker"))
+            hole = replace(segment, origins=origins, volatility=volatility, confidence=confidence, steps=steps)
+            return (*segments[:index], hole, *segments[index + 1 :])
         return segments
+
+    def amid(self, whole: Hole, fresh: Segments, place: Span) -> Segments:
+        """What replaces a marker in a text that is not known, with the text around it: a text with markers is a template, which many calls share."""
+        if whole.kind is None or whole.kind is BlockKind.QUESTION or whole.confidence is Confidence.LOW:
+            origin = Origin("database", Volatility.PROCESS, Confidence.MEDIUM, whole.expression, whole.span)
+            whole = replace(
+                whole,
+                kind=BlockKind.SYSTEM,
+                origins=(origin,),
+                volatility=origin.volatility,
+                confidence=origin.confidence,
+            )
+        step = Step(place, "put in place of a marker")
+        return (whole, *(_less_sure(segment, step) for segment in fresh), whole)
 
     def join_texts(self, separator: Str, items: Value, node: ast.AST, frame: Frame) -> Value:
         """`separator.join(items)`."""
@@ -509,6 +543,15 @@ class Methods(Objects):
                 return replace(rest, expression=expression, span=span)
             items.append(Rest(rest, span))
         return List(tuple(items), span)
+
+
+def _less_sure(segment: Segment, step: Step) -> Segment:
+    """A hole at a place that only a marker's name tells: medium confidence at most."""
+    if not isinstance(segment, Hole):
+        return segment
+    sure = Confidence.MEDIUM
+    origins = tuple(replace(one, confidence=min(one.confidence, sure)) for one in segment.origins)
+    return replace(segment, origins=origins, confidence=min(segment.confidence, sure), steps=(*segment.steps, step))
 
 
 def _definite(body: tuple[Item, ...]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from promptlint.frontends.python.core import Arguments
+from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, Module, Write, last_name
 from promptlint.frontends.python.loops import Loops
@@ -30,8 +30,9 @@ from promptlint.frontends.python.values import (
     SuperDict,
     Template,
     Value,
+    worst,
 )
-from promptlint.ir import BlockKind, Confidence, Growth, Origin, Volatility
+from promptlint.ir import BlockKind, Confidence, Growth, Guard, Origin, Volatility
 from promptlint.source import Span
 
 __all__ = ["Objects"]
@@ -473,10 +474,23 @@ class Objects(Loops):
                 return None
             if len(values) == 1:
                 return values[0]
-            guard = self.guard(writes[0].node, self.module_frame(module), Opaque(f"self.{name}", span))
-            return self.join(guard, values, span)
+            return self.join(self._write_guard(writes, name), values, span)
         finally:
             self._fields.discard(key)
+
+    def _write_guard(self, writes: list[Write], name: str) -> Guard:
+        """What decides which of a field's values is there: the condition around the first write that has one, else the field itself."""
+        for write in writes:
+            test = _condition_around(write.node, write.function.node)
+            if test is not None:
+                frame = self.module_frame(write.function.module)
+                expression = self.source_of(test, frame)
+                span = self.span_of(test, frame)
+                return self.guard(test, frame, self.by_name(expression, span, None, identifier(expression)))
+        span = writes[0].function.module.span(writes[0].node)
+        value = self.by_name(f"self.{name}", span, None, name)
+        volatility, confidence = worst(value.origins)
+        return Guard(value.expression, span, volatility, confidence, value.origins)
 
     def _evaluate_write(self, value: Object, write: Write, name: str) -> Value | None:
         """What one method writes to a field: the method is executed on the object and the field read."""
@@ -576,12 +590,7 @@ class Objects(Loops):
                     if joined is None:
                         found.fields[name] = current
                     else:
-                        guard = self.guard(
-                            others[0].node,
-                            self.module_frame(others[0].function.module),
-                            self.by_name(name, place, None, name),
-                        )
-                        found.fields[name] = self.join(guard, [joined, current], place)
+                        found.fields[name] = self.join(self._write_guard(others, name), [joined, current], place)
         return found
 
     def initialise(self, value: Object, arguments: Arguments | None, node: ast.AST, frame: Frame) -> None:
@@ -605,6 +614,20 @@ class Objects(Loops):
 
             return Str(tuple(shorten(segment) for segment in value.segments))
         return value
+
+
+def _condition_around(node: ast.AST, function: ast.AST) -> ast.expr | None:
+    """The test of the innermost `if` that a statement of a function stands in."""
+    found: ast.expr | None = None
+    place = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+    for one in ast.walk(function):
+        if isinstance(one, ast.If):
+            inside = (*one.body, *one.orelse)
+            if any(
+                (s.lineno, s.col_offset) <= place <= (s.end_lineno or s.lineno, s.end_col_offset or 0) for s in inside
+            ):
+                found = one.test
+    return found
 
 
 def _is_none(value: Value) -> bool:

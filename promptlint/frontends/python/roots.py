@@ -466,13 +466,11 @@ class Interpreter(Hooks):
             ]
             if not pending:
                 return
-            for draft in pending:
-                entry = draft.entry
-                assert entry is not None
-                if id(entry) in followed:
-                    continue
-                followed.add(id(entry))
-                for caller in self._callers(entry):
+            entries = {id(draft.entry): draft.entry for draft in pending if draft.entry is not None}
+            followed.update(entries)
+            # What few call is read first: the many callers of one wrapper must not use up what all others need.
+            for callers in sorted(map(self._callers, entries.values()), key=len):
+                for caller in callers:
                     self.visit(caller)
 
     def _callers(self, info: FunctionInfo) -> list[FunctionInfo]:

@@ -636,12 +636,21 @@ class Sinks(Files):
         kind = {"system": BlockKind.SYSTEM, "tool": BlockKind.HISTORY, "assistant": BlockKind.HISTORY}.get(
             role or "", BlockKind.QUESTION
         )
-        if isinstance(content, List) and any(
-            isinstance(item, Elem) and isinstance(item.value, Dict | Message | Str | Opaque | Lib)
-            for item in content.items
-        ):
+        if isinstance(content, List) and any(_holds_parts(item) for item in content.items):
             blocks: list[BlockNode] = []
             for item in content.items:
+                if isinstance(item, Pick):
+                    arms = tuple(
+                        tuple(self._content_blocks(List(arm, content.span), role, placed, None, frame)) if arm else ()
+                        for arm in item.arms
+                    )
+                    blocks.append(BlockChoice(item.guard, arms, item.placed))
+                    continue
+                if isinstance(item, Each):
+                    parts = self._content_blocks(List(item.body, content.span), role, placed, None, frame)
+                    over = self.hole(item.over, item.over.expression, item.over.span)
+                    blocks.append(BlockRepeat(over, tuple(parts), item.placed, item.growth))
+                    continue
                 if not isinstance(item, Elem):
                     blocks.extend(self.message_item(item, frame))
                     continue
@@ -761,6 +770,15 @@ def _listed(value: List | Dict) -> tuple[Item, ...]:
     """The elements of a list of tools, Bedrock's `{"tools": [...]}` included."""
     inner = value.get("tools") if isinstance(value, Dict) else value
     return tuple(inner.items) if isinstance(inner, List) else ()
+
+
+def _holds_parts(item: Item) -> bool:
+    """Whether an element of a content list is a part of the message, or may be one."""
+    if isinstance(item, Elem):
+        return isinstance(item.value, Dict | Message | Str | Opaque | Lib)
+    if isinstance(item, Pick):
+        return any(_holds_parts(one) for arm in item.arms for one in arm)
+    return isinstance(item, Each) and any(_holds_parts(one) for one in item.body)
 
 
 def _marker(value: Dict) -> tuple[Span, str | None] | None:

@@ -66,7 +66,9 @@ __all__ = [
 
 # Origins that a value has itself, as text or number: what merely holds such a value is no clock.
 STRONG = frozenset({"clock", "random", "counter", "unordered", "listing", "shuffle", "host"})
-ORDER = frozenset({"unordered", "listing", "shuffle"})  # these say in which order elements come, and nothing about one of them
+ORDER = frozenset(
+    {"unordered", "listing", "shuffle"}
+)  # these say in which order elements come, and nothing about one of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import pytest
 
 from promptlint.ir import (
     Block,
+    BlockChoice,
     BlockKind,
     BlockRepeat,
     Choice,
@@ -444,3 +445,45 @@ def test_what_is_looped_over_shows_where_an_element_is_printed(sink: Sink) -> No
     repeat = blocks(prompt)[0].segments[-1]
     assert isinstance(repeat, Repeat)
     assert (repeat.over.span.line, repeat.over.name) == (4, "passages")
+
+
+def test_a_clock_put_in_place_of_a_marker_stands_amid_a_text_that_is_not_read(sink: Sink) -> None:
+    prompt = sink(
+        "import datetime as dt\n\ndef ask(client, store, key):\n    text = store.load(key).prompt\n"
+        + "    text = text.replace('{who}', 'Bob').replace('{now}', dt.datetime.now().isoformat())\n"
+        + chat("text", "", "").split("\n", 2)[2]
+    )
+    before, clock, after = holes(prompt)
+    assert (before, kinds(clock), clock.confidence) == (after, {"clock"}, Confidence.MEDIUM)
+    assert before.volatility < clock.volatility
+    assert before.kind is BlockKind.SYSTEM
+
+
+def test_replacing_what_is_no_marker_brings_no_clock(sink: Sink) -> None:
+    prompt = sink(
+        "import time\n\ndef ask(client, text):\n    text = text.replace('old words', str(time.time()))\n"
+        + chat("text", "", "").split("\n", 2)[2]
+    )
+    assert all("clock" not in kinds(hole) for hole in holes(prompt))
+
+
+def test_the_guard_of_a_field_is_the_condition_around_its_write(sink: Sink) -> None:
+    prompt = sink(
+        "class Bot:\n    def __init__(self, client):\n        self.client = client\n        self.mood = 'You are calm. '\n\n"
+        "    def upset(self, angry):\n        if angry:\n            self.mood = 'You are angry. '\n\n"
+        "    def ask(self):\n        return self.client.chat.completions.create(messages=[{'role': 'system', 'content': self.mood + 'Answer.'}])\n"
+    )
+    choice = next(segment for segment in blocks(prompt)[0].segments if isinstance(segment, Choice))
+    assert choice.guard.expression == "angry"
+
+
+def test_parts_of_a_message_that_are_there_under_a_condition(sink: Sink) -> None:
+    prompt = sink(
+        "def ask(client, notes, question):\n    parts = []\n    if notes:\n        lines = '\\n'.join({f'- {n}' for n in notes})\n"
+        "        parts += [{'type': 'text', 'text': f'Notes:\\n{lines}'}]\n    for image in question.images:\n        parts.append({'type': 'text', 'text': image})\n"
+        "    return client.chat.completions.create(messages=[{'role': 'user', 'content': parts}])\n"
+    )
+    optional, repeated = prompt.blocks
+    assert isinstance(optional, BlockChoice)
+    assert isinstance(repeated, BlockRepeat)
+    assert "unordered" in kinds(holes(prompt)[0])
