@@ -22,8 +22,9 @@ from promptlint.config import Settings
 from promptlint.errors import UserError
 from promptlint.finding import SEVERITIES
 from promptlint.report.model import BaselineItem, CheckReport, KnownItem
+from promptlint.report.schema import object_schema
 
-__all__ = ["SCHEMA", "apply", "known_at", "read", "write"]
+__all__ = ["SCHEMA", "apply", "baseline_schema", "known_at", "read", "write"]
 
 SCHEMA = "promptlint.baseline/1"
 
@@ -107,6 +108,18 @@ def apply(report: CheckReport, known: Iterable[KnownItem], settings: Settings, r
         summary=replace(report.summary, findings={word: severities[word] for word in reversed(SEVERITIES)}),
         baseline=BaselineItem(len(report.findings) - len(kept), fixed),
     )
+
+
+def baseline_schema() -> dict[str, Any]:
+    """JSON schema (2020-12) of a baseline file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "promptlint check --write-baseline",
+        "type": "object",
+        "properties": {"schema": {"const": SCHEMA}, "findings": {"type": "array", "items": object_schema(KnownItem)}},
+        "required": ["schema", "findings"],
+        "additionalProperties": False,
+    }
 
 
 def _looked_at(item: KnownItem, settings: Settings, request: Request) -> bool:

@@ -19,8 +19,9 @@ from promptlint.app.discovery import absolute
 from promptlint.config import Settings
 from promptlint.errors import UserError
 from promptlint.report.model import CallSiteItem, CheckReport
+from promptlint.report.schema import object_schema
 
-__all__ = ["FILE", "SCHEMA", "Differences", "Locked", "compare", "read", "write"]
+__all__ = ["FILE", "SCHEMA", "Differences", "Locked", "compare", "lock_schema", "read", "write"]
 
 FILE = "promptlint.lock"
 SCHEMA = "promptlint.lock/1"
@@ -111,6 +112,22 @@ def compare(report: CheckReport, settings: Settings, request: Request) -> Differ
         tuple(sorted(found.keys() - known.keys())),
         tuple(sorted(known.keys() - found.keys())),
     )
+
+
+def lock_schema() -> dict[str, Any]:
+    """JSON schema (2020-12) of promptlint.lock."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": FILE,
+        "type": "object",
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "about": {"type": "string"},
+            "call_sites": {"type": "object", "additionalProperties": object_schema(Locked)},
+        },
+        "required": ["schema", "about", "call_sites"],
+        "additionalProperties": False,
+    }
 
 
 def _rows(report: CheckReport, settings: Settings, request: Request) -> dict[str, Locked]:

@@ -64,7 +64,7 @@ def checked_out(revision: str, inside: Path) -> Iterator[Checkout]:
         base = Path(temporary).resolve()
         folder = base / "files"
         folder.mkdir()
-        index = {"GIT_INDEX_FILE": str(base / "index")}
+        index = {"GIT_INDEX_FILE": str(base / "index"), "GIT_LFS_SKIP_SMUDGE": "1"}  # large files are no prompts
         _git(["read-tree", commit], top, index)
         _git(["checkout-index", "--all", "--force", f"--prefix={folder}/"], top, index)
         yield Checkout(folder, top, commit)
@@ -82,6 +82,10 @@ def resolve(revision: str, inside: Path) -> str:
 def _top(inside: Path) -> Path:
     found = _run(["rev-parse", "--show-toplevel"], inside)
     if found.returncode != 0:
+        if "dubious ownership" in found.stderr:
+            raise UserError(
+                f"{inside}: git refuses a repository of another user; `git config --global --add safe.directory {inside}` allows it"
+            )
         raise UserError(f"{inside}: not in a git repository, so it has no revisions")
     return Path(found.stdout.rstrip("\n")).resolve()
 

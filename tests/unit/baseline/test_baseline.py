@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
 from desk_project import CLOCKED, STILL, commit, git, project, promptlint
 
+from promptlint.app.baseline import baseline_schema
 from promptlint.report.schema import check_schema
 
 
@@ -24,6 +26,19 @@ def check(folder, *args):
     report = json.loads(done.stdout)
     jsonschema.validate(report, check_schema())
     return done.returncode, report
+
+
+def test_the_file_follows_its_published_schema(known, request):
+    published = Path(__file__).parents[3] / "promptlint" / "schemas" / "baseline.json"
+    text = json.dumps(baseline_schema(), indent=2) + "\n"
+    if request.config.getoption("--update-golden"):
+        published.write_text(text, "utf-8")
+    assert published.read_text("utf-8") == text, "run pytest --update-golden"
+    data = json.loads((known / "known.json").read_text())
+    jsonschema.validate(data, baseline_schema())
+    del data["findings"][0]["rule"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(data, baseline_schema())
 
 
 def test_a_known_finding_is_counted_and_not_reported(known):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import jsonschema
 import pytest
 from desk_project import CLOCKED, STILL, project, promptlint
+
+from promptlint.app.lock import lock_schema
 
 
 @pytest.fixture
@@ -34,6 +38,19 @@ def test_it_holds_key_tokens_and_order(locked):
         "blocks": [block["kind"] for block in shown["blocks"]],
     }
     assert row["prefix_tokens"] > 800
+
+
+def test_it_follows_its_published_schema(locked, request):
+    published = Path(__file__).parents[3] / "promptlint" / "schemas" / "lock.json"
+    text = json.dumps(lock_schema(), indent=2) + "\n"
+    if request.config.getoption("--update-golden"):
+        published.write_text(text, "utf-8")
+    assert published.read_text("utf-8") == text, "run pytest --update-golden"
+    data = json.loads((locked / "promptlint.lock").read_text())
+    jsonschema.validate(data, lock_schema())
+    data["call_sites"]["x"] = {"cache_key": "sha256:0"}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(data, lock_schema())
 
 
 def test_moved_lines_and_other_folders_change_nothing(locked):
