@@ -6,7 +6,6 @@ named and skipped; a folder with one unreadable file gives all the others.
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import sys
@@ -26,6 +25,8 @@ MAX_DOCUMENT = 512 << 20
 """Bytes of the largest file that has to be read whole (a JSON array, a YAML cassette)."""
 
 _GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 31  # zlib's name for: a gzip header, and the largest window
+_GZIP_STEP = 1 << 12  # bytes; what is fed together with damage is lost with it
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
@@ -66,10 +67,40 @@ class Source:
         except OSError as error:
             raise Broken(error.strerror or str(error)) from error
         if magic[:2] == _GZIP:
-            return _Decompressed(gzip.GzipFile(fileobj=stream, mode="rb"), stream)
+            return _Decompressed(_Gzip(stream), stream)
         if magic == _ZSTD:
             return _Decompressed(_zstd(stream), stream)
         return stream
+
+
+class _Gzip(io.RawIOBase):
+    """Gzip members, one after the other. Unlike the library's reader it gives every byte before a break, and raises only then."""
+
+    def __init__(self, below: IO[bytes]) -> None:
+        self._below = below
+        self._inflate = zlib.decompressobj(_GZIP_WINDOW)
+        self._input = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            self._input = self._input or self._below.read(_GZIP_STEP)
+            if self._inflate.eof:
+                if not self._input:
+                    return 0
+                self._input = self._input.lstrip(b"\0")  # members may be padded
+                if self._input:
+                    self._inflate = zlib.decompressobj(_GZIP_WINDOW)
+            elif not self._input:
+                raise EOFError("compressed file is truncated")
+            else:
+                found = self._inflate.decompress(self._input, len(buffer))
+                self._input = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+                if found:
+                    buffer[: len(found)] = found
+                    return len(found)
 
 
 class _Decompressed(io.BufferedReader):

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -134,10 +135,26 @@ def test_a_truncated_gzip_gives_all_lines_before_the_break(tmp_path):
     (tmp_path / "b.jsonl").write_text(S.CHAT["openai"])
     traffic = Traffic([tmp_path])
     records = list(traffic)
-    assert len(records) > 500
+    whole = zlib.decompressobj(31).decompress(data[: len(data) // 2]).count(b"\n")
+    assert len(records) == whole + 1 > 500
     assert records[-1].messages == S.MESSAGES
     assert "truncated" in traffic.problems[-1].reason
-    assert traffic.problems[-1].line > 500
+    assert traffic.problems[-1].line == whole + 1
+
+
+def test_gzip_members_padding_and_damage_behind_them(tmp_path):
+    data = gzip.compress(S.line({"prompt": "a"}).encode())
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(data + data + bytes(5000) + data)
+    traffic = Traffic([path])
+    assert len(list(traffic)) == 3
+    assert traffic.problems == []
+    path.write_bytes(data + data + b"more")
+    assert len(list(traffic)) == 2
+    assert "damaged" in traffic.problems[0].reason
+    path.write_bytes(data[:2])
+    assert list(traffic) == []
+    assert "truncated" in traffic.problems[0].reason
 
 
 def test_a_line_without_end_is_named_and_skipped(tmp_path, monkeypatch):
