@@ -26,7 +26,7 @@ __all__ = ["Discovery", "Listed", "discover", "project_root"]
 JINJA_SUFFIXES = frozenset({".jinja", ".jinja2", ".j2"})
 PROMPT_SUFFIXES = frozenset({".prompty", ".prompt"})
 PROSE_SUFFIXES = frozenset({".md", ".txt"})
-DATA_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+DATA_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".toml"})
 PROMPT_FOLDERS = frozenset({"prompts", "templates"})
 # What ruff leaves out by default, and our own cache. A folder with a pyvenv.cfg is a virtual environment whatever its name.
 _DEFAULT_EXCLUDE = (

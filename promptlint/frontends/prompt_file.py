@@ -1,6 +1,6 @@
-"""Prompt files: text, Markdown, YAML, JSON, `.prompty` and `.prompt` files whose text has slots.
+"""Prompt files: text, Markdown, YAML, JSON, TOML, `.prompty` and `.prompt` files whose text has slots.
 
-A text or a string of a YAML or JSON file that looks like a prompt becomes a prompt of its own, with one block; a list of role and content in a data file, and the
+A text or a string of a YAML, JSON or TOML file that looks like a prompt becomes a prompt of its own, with one block; a list of role and content in a data file, and the
 messages of a `.prompty` file, become one prompt together. What fills the slots is known by name only. Documentation of a project is never taken for a prompt.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
 from promptlint.frontends.base import Project, TemplateReader
-from promptlint.frontends.scalars import BrokenDataError, Key, Scalar, json_strings, yaml_strings
+from promptlint.frontends.scalars import BrokenDataError, Key, Scalar, json_strings, toml_strings, yaml_strings
 from promptlint.ir import Block, BlockKind, Confidence, Prompt, Reading, Segment, Text, Unread
 from promptlint.source import SourceFile, Span, TextMap
 
@@ -25,7 +25,7 @@ MIN_WORDS = 60  # of a string in a data file: shorter ones are labels and messag
 _ROLES = {
     "system": "system", "sys": "system", "sysprompt": "system", "developer": "system", "user": "user", "human": "user", "instance": "user", "assistant": "assistant", "ai": "assistant",
 }  # fmt: skip
-_DATA = frozenset((".yaml", ".yml", ".json"))
+_READERS = {".yaml": yaml_strings, ".yml": yaml_strings, ".json": json_strings, ".toml": toml_strings}
 _PROMPTY_ROLE = re.compile(
     r"^[ \t]*#?[ \t]*(system|developer|user|assistant|function|tool)[ \t]*:[ \t]*\r?$", re.IGNORECASE | re.MULTILINE
 )
@@ -72,7 +72,7 @@ def read(project: Project, paths: Sequence[Path], *, templates: TemplateReader |
         if source is None:
             continue
         reader = _File(source, path, templates)
-        readings.append(reader.data() if path.suffix.lower() in _DATA else reader.text())
+        readings.append(reader.data() if path.suffix.lower() in _READERS else reader.text())
     return Reading(
         prompts=tuple(prompt for reading in readings for prompt in reading.prompts),
         unread=tuple(unread for reading in readings for unread in reading.unread),
@@ -156,12 +156,12 @@ class _File:
     # ---- data files
 
     def data(self) -> Reading:
-        """A YAML or JSON file: one prompt for each string that looks like one."""
+        """A YAML, JSON or TOML file: one prompt for each string that looks like one."""
         text = self.source.text
         if not ("{" in text or "$" in text or "%(" in text) or len(text.split()) < MIN_WORDS:
             return Reading(parsed=(self.source.path,))
         try:
-            strings = json_strings(self.source) if self.path.suffix.lower() == ".json" else yaml_strings(self.source)
+            strings = _READERS[self.path.suffix.lower()](self.source)
         except BrokenDataError as error:
             if not promptlike.score(text, self.stem, self.context).is_prompt:
                 return Reading()  # a template of some other program, JSON with comments: not our business

@@ -1,4 +1,4 @@
-"""The strings of a YAML or JSON file, each with its key path and the map of its characters to the file.
+"""The strings of a YAML, JSON or TOML file, each with its key path and the map of its characters to the file.
 
 Positions come from the parser's marks and from a walk over the source beside the value; nothing is searched for. Where the source spells a
 stretch of the value literally the map is exact: a block scalar line by line, a quoted one up to the next escape. An alias is the string that it
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from promptlint.source import SourceFile, TextMap
 
-__all__ = ["BrokenDataError", "Key", "Scalar", "align", "json_strings", "yaml_strings"]
+__all__ = ["BrokenDataError", "Key", "Scalar", "align", "json_strings", "toml_strings", "yaml_strings"]
 
 Key: TypeAlias = tuple[str | int, ...]
 Run: TypeAlias = tuple[int, int, int, bool]
@@ -28,8 +28,21 @@ _JSON_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u....|.)", re.
 _YAML_ESCAPE = re.compile(r"\\(?:x..|u....|U........|\r?\n[ \t]*|.)", re.DOTALL)
 
 
+# A table's header, a key with what follows its "=", or a comment; strings are read whole, so that nothing inside one is taken for a key.
+_TOML_STRING = r'''"""(?:[^\\]|\\.)*?"{3,5}|\'{3}.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\''''
+_TOML_KEY = r"(?:[A-Za-z0-9_-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')"
+_TOML_WORD = re.compile(
+    rf"^[ \t]*(?P<open>\[\[?)[ \t]*(?P<table>{_TOML_KEY}(?:[ \t]*\.[ \t]*{_TOML_KEY})*)[ \t]*\]\]?"
+    rf"|^[ \t]*(?P<key>{_TOML_KEY}(?:[ \t]*\.[ \t]*{_TOML_KEY})*)[ \t]*=[ \t]*(?P<value>{_TOML_STRING})?"
+    rf"|#[^\n]*|{_TOML_STRING}",
+    re.DOTALL | re.MULTILINE,
+)
+_TOML_PART = re.compile(_TOML_KEY)
+_TOML_ESCAPE = re.compile(r"\\(?:u.{4}|U.{8}|[ \t]*\r?\n\s*|.)|\r\n", re.DOTALL)
+
+
 class BrokenDataError(ValueError):
-    """The file is not YAML or JSON. `line` counts from 1."""
+    """The file is not YAML, JSON or TOML. `line` counts from 1."""
 
     def __init__(self, reason: str, line: int) -> None:
         super().__init__(reason)
@@ -165,6 +178,81 @@ def _json_walk(source: SourceFile) -> Iterator[Scalar]:
             found += 1
             if found >= MAX_STRINGS:
                 return
+
+
+def toml_strings(source: SourceFile) -> tuple[Scalar, ...]:
+    """The string values under the keys of a TOML document; those inside arrays and inline tables are left out. Raises BrokenDataError."""
+    import tomllib
+
+    try:
+        document = tomllib.loads(source.text.replace("\r\n", "\n"))
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise BrokenDataError(str(error), int(line[1]) if line else 1) from error
+    except RecursionError as error:
+        raise BrokenDataError("nested too deeply", 1) from error
+    found: list[Scalar] = []
+    table: Key = ()
+    counts: dict[Key, int] = {}
+    for match in _TOML_WORD.finditer(source.text):
+        if match["table"] is not None:
+            table = _toml_key((), match["table"], counts)
+            if match["open"] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+        elif match["value"] is not None:
+            key = _toml_key(table, match["key"], {})
+            value = _toml_value(document, key)
+            if value is not None and len(found) < MAX_STRINGS:
+                line = source.place(match.start("key"))[0]
+                found.append(Scalar(key, value, line, partial(_toml_map, value, source, match.span("value"))))
+    return tuple(found)
+
+
+def _toml_key(table: Key, text: str, counts: dict[Key, int]) -> Key:
+    """A dotted key below a table; a table of an array that was opened before means its last element."""
+    key = table
+    for part in _TOML_PART.findall(text):
+        if key in counts:
+            key = (*key, counts[key])
+        key = (*key, part.strip("'\""))
+    return key
+
+
+def _toml_value(document: Any, key: Key) -> str | None:
+    for part in key:
+        try:
+            document = document[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document if isinstance(document, str) else None
+
+
+def _toml_map(value: str, source: SourceFile, where: tuple[int, int]) -> TextMap:
+    """Literal but for escapes; a line end right behind the opening quotes is not part of the value."""
+    text = source.text
+    start, end = where
+    quote = text[start] * (3 if text.startswith(text[start] * 3, start) and end - start >= 6 else 1)
+    start, end = start + len(quote), end - len(quote)
+    if len(quote) == 3:
+        start += 2 if text.startswith("\r\n", start) else 1 if text.startswith("\n", start) else 0
+    escape = _TOML_ESCAPE if quote[0] == '"' else re.compile("\r\n")
+    runs: list[Run] = []
+    at, place = 0, start
+    for match in escape.finditer(text, start, end):
+        if match.start() > place:
+            runs.append((at, place, match.start() - place, True))
+            at += match.start() - place
+        place = match.end()
+        if match[0] == "\r\n" or not match[0][1:].lstrip(" \t").startswith(
+            ("\r", "\n")
+        ):  # an escaped line end writes nothing
+            runs.append((at, match.start(), 1, False))
+            at += 1
+    if place < end:
+        runs.append((at, place, end - place, True))
+        at += end - place
+    return TextMap(source, tuple(runs)) if runs and at == len(value) else _whole(value, source, start, end)
 
 
 def yaml_strings(source: SourceFile) -> tuple[Scalar, ...]:

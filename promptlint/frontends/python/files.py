@@ -56,6 +56,12 @@ _LOADERS = frozenset(
         "ruamel.yaml.safe_load",
         "orjson.loads",
         "ujson.loads",
+        "tomllib.load",
+        "tomllib.loads",
+        "tomli.load",
+        "tomli.loads",
+        "toml.load",
+        "toml.loads",
     }
 )
 _FOLDERS = frozenset(
@@ -275,7 +281,7 @@ class Files(Library):
         return Str((self.texts.literal(source.text, source.map()),)) if source.text else Str(())
 
     def _load(self, value: Value, frame: Frame) -> Value | None:
-        """The strings of a YAML or JSON file as dicts and lists; other values in it are left out."""
+        """The strings of a YAML, JSON or TOML file as dicts and lists; other values in it are left out."""
         path = value.path if isinstance(value, Place) else None
         if path is None and isinstance(value, Str) and len(value.segments) == 1 and isinstance(value.segments[0], Text):
             span = value.segments[0].span
@@ -298,7 +304,8 @@ class Files(Library):
 
     def _structure_of(self, source: SourceFile, path: Path) -> Value | None:
         try:
-            strings = scalars.json_strings(source) if path.suffix == ".json" else scalars.yaml_strings(source)
+            readers = {".json": scalars.json_strings, ".toml": scalars.toml_strings}
+            strings = readers.get(path.suffix, scalars.yaml_strings)(source)
         except scalars.BrokenDataError:
             return None
         top: dict[Any, Any] = {}

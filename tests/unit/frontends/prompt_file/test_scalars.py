@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import tomllib
 
 import pytest
 import yaml
 
-from promptlint.frontends.scalars import BrokenDataError, Scalar, json_strings, yaml_strings
+from promptlint.frontends.scalars import BrokenDataError, Scalar, json_strings, toml_strings, yaml_strings
 from promptlint.source import SourceFile
 
 YAML = """\
@@ -103,3 +104,58 @@ def test_aliases_are_not_expanded() -> None:
 def test_deep_yaml_is_refused_or_read() -> None:
     with pytest.raises(BrokenDataError):
         yaml_strings(SourceFile("a.yaml", "[" * 5000 + "]" * 5000))
+
+
+TOML = '''\
+# key = "no"
+top = "a\\tb {x}" # said
+[prompts."a.b".more]
+system = """
+You are [here].
+name = "not a key"
+  Caf\\u00e9 \\
+    joined {y}."""
+plain = 'it is {z}'
+literal = \'\'\'
+two
+lines\'\'\'
+n = 3
+list = ["left out"]
+
+[[steps]]
+text = "one"
+[[steps]]
+text = "two"
+[steps.deep]
+text = "three"
+'''
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_toml(newline: str) -> None:
+    source = SourceFile("a.toml", TOML.replace("\n", newline))
+    strings = toml_strings(source)
+    check(strings, source)
+    found = {string.key: string.value for string in strings}
+    loaded = tomllib.loads(TOML)
+    more = loaded["prompts"]["a.b"]["more"]
+    assert found == {
+        ("top",): loaded["top"],
+        ("prompts", "a.b", "more", "system"): more["system"],
+        ("prompts", "a.b", "more", "plain"): more["plain"],
+        ("prompts", "a.b", "more", "literal"): more["literal"],
+        ("steps", 0, "text"): "one",
+        ("steps", 1, "text"): "two",
+        ("steps", 1, "deep", "text"): "three",
+    }
+    system = next(string for string in strings if string.key[-1] == "system")
+    assert "joined {y}." in source.text
+    at = system.value.index("{y}")
+    assert source.slice(system.where.span(at, at + 3)) == "{y}"
+    assert system.where.span(at, at + 3).exact
+
+
+def test_broken_toml_says_where() -> None:
+    with pytest.raises(BrokenDataError) as caught:
+        toml_strings(SourceFile("a.toml", "a = 1\nb = = 2\n"))
+    assert caught.value.line == 2

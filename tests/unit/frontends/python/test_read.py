@@ -450,7 +450,7 @@ def test_what_is_looped_over_shows_where_an_element_is_printed(sink: Sink) -> No
 def test_a_clock_put_in_place_of_a_marker_stands_amid_a_text_that_is_not_read(sink: Sink) -> None:
     prompt = sink(
         "import datetime as dt\n\ndef ask(client, store, key):\n    text = store.load(key).prompt\n"
-        + "    text = text.replace('{who}', 'Bob').replace('{now}', dt.datetime.now().isoformat())\n"
+         "    text = text.replace('{who}', 'Bob').replace('{now}', dt.datetime.now().isoformat())\n"
         + chat("text", "", "").split("\n", 2)[2]
     )
     before, clock, after = holes(prompt)
