@@ -281,7 +281,7 @@ class _Walk:
         self, row: os.DirEntry[str], rules: _Ignores | None, *, tests: bool, given: bool, package: bool, prompts: bool
     ) -> None:
         suffix = os.path.splitext(row.name)[1].lower()  # noqa: PTH122
-        wanted = suffix in _KNOWN or self.include.matches(row.path, self.settings.root)
+        wanted = (suffix in _KNOWN and row.name not in _SETTINGS) or self.include.matches(row.path, self.settings.root)
         if not wanted or not row.is_file():
             self.others.update(os.fsencode(row.path) + b"\0")
             return
@@ -338,6 +338,7 @@ class _Walk:
         self.found.problems.append(Unread(shown, 1, reason))
 
 
+_SETTINGS = frozenset({"pyproject.toml", "promptlint.toml"})
 _KNOWN = frozenset({".py", ".ipynb"}) | JINJA_SUFFIXES | PROMPT_SUFFIXES | PROSE_SUFFIXES | DATA_SUFFIXES
 
 

@@ -187,8 +187,8 @@ def toml_strings(source: SourceFile) -> tuple[Scalar, ...]:
     try:
         document = tomllib.loads(source.text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        raise BrokenDataError(str(error), int(line[1]) if line else 1) from error
+        at = re.search(r"line (\d+)", str(error))
+        raise BrokenDataError(str(error), int(at[1]) if at else 1) from error
     except RecursionError as error:
         raise BrokenDataError("nested too deeply", 1) from error
     found: list[Scalar] = []
