@@ -58,10 +58,10 @@ def _switches(parameter: Parameter) -> bool:
 
 
 def _prefix(site: CallSite) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """The leading parts that outlive a session, and of them those up to the end of a block."""
+    """The leading parts that all requests share, and of them those up to the end of a block."""
     items = site.rendered.main()
     end = next(
-        (position for position, item in enumerate(items) if item.append or item.own >= Volatility.SESSION), len(items)
+        (position for position, item in enumerate(items) if item.append or item.own >= Volatility.TENANT), len(items)
     )
     prefix = items[:end]
     whole = end
@@ -110,19 +110,20 @@ def _split(
         return
     block_index = prefix[-1].block_index
     tail = [item for item in site.rendered.main()[len(prefix) :] if item.block_index == block_index]
-    cause = changes(tail, Volatility.SESSION)
+    cause = changes(tail, Volatility.TENANT)
     head = tokens_of(prefix) - tokens_of(whole)
     lost = min(_lost(context, site, limits), float(tokens_of(prefix)))
     fixed = sum(item.tokens for item in prefix[len(whole) :] if isinstance(item.node, Text))
     if cause is None or not isinstance(cause.node, Hole) or lost < params.min_tokens_lost or fixed < 32:
         return
+    again = "never comes again" if cause.own >= Volatility.TURN else f"is another one for each {cause.own.word}"
     yield Raised(
         finding(
             rule,
             context,
             cause.span,
             f"{head} stable tokens and `{short(cause.node.expression)}` stand in one message: {limits.terms.title} stores whole"
-            " messages, and this one never comes again",
+            f" messages, and this one {again}",
             confidence=min(cause.confidence, _readable(site)),
             site=site,
             expression=cause.node.expression,

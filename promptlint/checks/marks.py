@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from promptlint.analysis import CallSite, Item
 from promptlint.catalog.providers import Fact, Terms, load_providers, resolve
-from promptlint.ir import Block, Volatility
+from promptlint.ir import Block, BlockChoice, BlockNode, BlockRepeat, Volatility, blocks_of
 from promptlint.source import Span
 
 __all__ = ["Limits", "Mark", "changes", "limits_of", "marks_of", "tokens_of"]
@@ -45,13 +45,27 @@ def marks_of(site: CallSite) -> list[Mark]:
     """The markers that stand in the longest form of the prompt, in rendered order."""
     found: list[Mark] = []
     items = site.rendered.main()
+    listed = set(_listed(site.prompt.blocks))
     for position, item in enumerate(items):
         block = item.block
         last = position + 1 == len(items) or items[position + 1].block_index != item.block_index
         if last and block is not None and block.breakpoint is not None:
-            repeated = item.over is not None and not item.guards
+            repeated = block.breakpoint in listed and not item.guards
             found.append(Mark(block.breakpoint, block, items[: position + 1], block.breakpoint_ttl, repeated))
     return found
+
+
+def _listed(nodes: Iterable[BlockNode]) -> Iterator[Span]:
+    """Markers that are written inside the construct that repeats them. One that stands elsewhere was put on a single element later."""
+    for node in nodes:
+        if isinstance(node, BlockRepeat):
+            for block in blocks_of(node.body):
+                if block.breakpoint is not None and node.span.contains(block.breakpoint):
+                    yield block.breakpoint
+            yield from _listed(node.body)
+        elif isinstance(node, BlockChoice):
+            for arm in node.arms:
+                yield from _listed(arm)
 
 
 def limits_of(site: CallSite) -> Limits | None:
