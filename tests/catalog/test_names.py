@@ -22,6 +22,12 @@ from promptlint.ir import Confidence
         ("context.settings.tone", "setting"),
         ("self.context.kwargs", "unknown"),
         ("turn_count", "counter"),
+        ("history_window", "setting"),
+        ("number_of_queries", "setting"),
+        ("max_rounds", "setting"),
+        ("rounds", "history"),
+        ("environment_context", "setting"),
+        ("question_context", "context"),
     ],
 )
 def test_the_head_of_a_name_decides(name: str, origin: str) -> None:
