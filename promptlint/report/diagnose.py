@@ -147,7 +147,8 @@ def to_text(found: Diagnosis, problems: Sequence[Problem] = (), *, limit: int = 
 def _summary(found: Diagnosis, problems: Sequence[Problem]) -> list[str]:
     if not found.requests:
         observed = found.observed_hit_rate
-        return ["no requests to look at" + (f"; {observed:.1%} was observed" if observed is not None else "")]
+        rate = "the rate" if observed is None else f"{observed:.1%}"
+        return [f"no traffic to look at: what would explain {rate} by itself, the closest first"]
     rate = f"{found.hit_rate:.1%} expected (cache without limit, {found.tokenizer})"
     if found.observed_hit_rate is not None:
         rate += f", {found.observed_hit_rate:.1%} observed"

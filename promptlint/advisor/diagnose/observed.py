@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from promptlint.advisor.diagnose.model import Likely
@@ -136,12 +136,23 @@ def explain(
         del best[()]
     ranked = sorted(best.values(), key=lambda row: row[0])[:most]
     # Under the assumed rate and lengths the others change nothing; the assumption may be wrong, so they fill up the list.
-    weak = (one for one in outside if (one.kind,) not in best)
+    weak = (_assumed(one, observed, sites, chosen, around) for one in outside if (one.kind,) not in best)
     ranked += [
         (1.0, _predict(sites, (*chosen, one), around), (one,))
         for one, _ in zip(weak, range(most - len(ranked)), strict=False)
     ]
     return [_likely(observed, predicted, causes) for _distance, predicted, causes in ranked]
+
+
+def _assumed(
+    one: _Outside, observed: float, sites: Sequence[Site], factors: Sequence[Factor], around: Circumstances
+) -> _Outside:
+    """A circumstance that changes nothing under what is assumed, with what would have to hold for it to explain the rate."""
+    allowed = _predict(sites, factors, around)
+    if one.kind != "lifetime" or not 0 < observed < allowed:
+        return one
+    every = -around.lifetime / math.log(1 - observed / allowed)
+    return replace(one, why=f"{one.why}; with one request in {every:,.0f} s instead it would be {observed:.1%}")
 
 
 def _predict(sites: Sequence[Site], causes: Sequence[Factor | _Outside], around: Circumstances) -> float:

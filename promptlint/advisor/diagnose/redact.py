@@ -10,11 +10,11 @@ __all__ = ["AROUND", "digest", "masked", "snippet"]
 AROUND = 20
 """Characters shown before and behind a difference."""
 _LONGEST = 60
-_NEAR = 200
-"""Characters beyond a snippet in which a secret may begin or end; keys are shorter."""
+_NEAR = 4096
+"""Characters beyond a snippet in which a secret may begin or end: a private key in PEM form has some 3,000."""
 
 _SECRET = re.compile(
-    r"""(?:sk|pk|rk)-[A-Za-z0-9_-]{12,}|\b(?:ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|npm|pypi|AKIA|ASIA|AIza|ya29|eyJ)[A-Za-z0-9_.\-]{12,}
+    r"""(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,}|://[^\s:@/]+:[^\s@/]+(?=@)|\b(?:ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|npm|pypi|AKIA|ASIA|AIza|ya29|eyJ)[A-Za-z0-9_.\-]{12,}
     |-----BEGIN[ A-Z]*PRIVATE\ KEY-----[\s\S]*?(?:-----END[ A-Z]*PRIVATE\ KEY-----|$)
     |(?i:bearer|basic)\s+[A-Za-z0-9._~+/=-]{12,}
     |(?i:(?:api[_-]?key|secret|passwo?r?d|pwd|token|authorization|credential)s?)["']?\s*[:=]\s*["']?[^\s"',;}]{4,}""",
@@ -30,16 +30,17 @@ def masked(text: str) -> str:
 def snippet(text: str, start: int, end: int) -> str:
     """The stretch from `start` to `end` with up to `AROUND` characters around it, secrets masked, the middle of a long one left out.
 
-    Secrets are looked for in a wider window first, so that one cut by the snippet's edge is masked too.
+    Secrets are looked for in a wider window, so that one cut by the snippet's edge is masked too.
     """
     end = min(max(end, start), len(text))
     low, high = max(0, start - AROUND), min(len(text), end + AROUND)
+    shown: list[str] = []
+    at = low
     for match in _SECRET.finditer(text, max(0, low - _NEAR), min(len(text), high + _NEAR)):
-        if match.start() < high and match.end() > low:
-            return _short(
-                masked(text[max(0, match.start() - AROUND) if match.start() < low else low : max(high, match.end())])
-            )
-    return _short(text[low:high])
+        if match.end() > low and match.start() < high:
+            shown += [text[at : match.start()], "***"]
+            at = match.end()
+    return _short("".join([*shown, text[at:high]]))
 
 
 def _short(text: str) -> str:

@@ -104,3 +104,9 @@ def test_a_routing_key_that_is_new_each_time_is_named_first():
     assert likely(found, timing(records, [20] * 5))[0].cause == "cache-key-per-request"
     shared = [Record(parameters={"prompt_cache_key": "a"}) for _ in range(5)]
     assert likely(found, timing(shared, [20] * 5)) == []
+
+
+def test_a_lifetime_that_changes_nothing_says_what_would_have_to_hold():
+    rows = explain(0.08, [Site("", 1.0, 0, 0.85)], [], Circumstances(rate=0.1))
+    (row,) = [row for row in rows if "entries live" in row.cause]
+    assert "one request in 3,0" in row.why  # 300 s / -ln(1 - 0.08 / 0.85)
