@@ -14,7 +14,7 @@ from promptlint.advisor.prompts_alone import Order, OrdersAdvice, judge
 from promptlint.advisor.verdict import RuleBook, load_rule_book
 from promptlint.advisor.workload import Workload, default_requests, load_workloads, tokens_of, with_changes
 from promptlint.errors import UserError
-from promptlint.report.advise import Advice, EngineRow, LeverRow, ReasonRow, Reordering, VerdictRow
+from promptlint.report.advise import Advice, EngineRow, LeverRow, ReasonRow, Reordering, StructuredRow, VerdictRow
 
 __all__ = ["Asked", "load_measured", "run"]
 
@@ -52,6 +52,7 @@ class _Said:
     current: str | None = None
     given: Given | None = None
     verdicts: list[OrdersAdvice] = field(default_factory=list)
+    structured: list[StructuredRow] = field(default_factory=list)
 
 
 def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
@@ -85,6 +86,7 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
         tuple(book.text()),
         tuple(said.causes),
         tuple(said.notes),
+        tuple(said.structured),
     )
 
 
@@ -120,11 +122,7 @@ def _advise_code(asked: Asked, said: _Said, book: RuleBook) -> None:
     said.assumptions["current"] = f"{said.current or 'unknown'}" + (
         " (inferred from the sinks)" if asked.current is None and inferred else ""
     )
-    with_schema = sum(site.prompt.structured_output for site in sites)
-    if with_schema:
-        said.assumptions["structured_output"] = (
-            f"{with_schema} of {len(sites)} call sites use a schema; tokens that a grammar forces are sampled one by one in both engines today, so this is potential only"
-        )
+    _structured_code(sites, said, asked.tokenizer)
     proposals = propose_all(sites)
     said.verdicts += _code_verdicts(sites, proposals, asked, book, profile)
     for proposal in proposals:
@@ -151,6 +149,109 @@ def _advise_code(asked: Asked, said: _Said, book: RuleBook) -> None:
         said.notes.append(
             "Nothing is said about engines: that needs a model, a GPU and a load. Describe them in a file (examples/workloads) and give it with --workload."
         )
+
+
+_NOT_INSTALLED = (
+    "What a grammar forces of the answers is computed with llguidance: install promptlint-cache[structured]."
+)
+_ANSWERS = 50  # of a call site, walked through its grammar
+
+
+def _structured_code(sites: Sequence[Any], said: _Said, tokenizer: str | None) -> None:
+    """The share of call sites with a schema; for those that spell it out, what its grammar forces of an example answer."""
+    from promptlint.advisor import structured
+    from promptlint.ir import BlockKind, Text
+
+    with_schema = [site for site in sites if site.prompt.structured_output]
+    if not with_schema:
+        return
+    said.assumptions["structured_output"] = f"{len(with_schema)} of {len(sites)} call sites use a schema"
+    if not structured.installed():
+        said.notes.append(_NOT_INSTALLED)
+        return
+    unread = []
+    for site in with_schema:
+        nodes = [item.node for item in site.rendered.items if item.kind is BlockKind.SCHEMA]
+        text = "".join(node.value for node in nodes if isinstance(node, Text))
+        found = structured.schema_in(text) if all(isinstance(node, Text) for node in nodes) else None
+        shares = _example_shares(found[1], tokenizer, said) if found else []
+        if found is None or not shares:
+            unread.append(site.id)
+            continue
+        basis = f"an example answer with texts of {structured.SHORT} to {structured.LONG} words"
+        said.structured.append(StructuredRow(site.id, found[0], min(shares), max(shares), basis))
+    if unread:
+        said.notes.append(
+            f"What a grammar forces is not known for {len(unread)} of {len(with_schema)} call sites, whose schema is a class or is built at run time "
+            f"(the first: {unread[0]}); recorded traffic shows it"
+        )
+
+
+def _example_shares(schema: Any, tokenizer: str | None, said: _Said) -> list[float]:
+    """Shares for an example answer with short and with long texts; empty when none can be made up."""
+    import json
+
+    from promptlint.advisor import structured
+
+    try:
+        answers = [json.dumps(structured.example(schema, words)) for words in (structured.SHORT, structured.LONG)]
+    except ValueError:
+        return []
+    walked = _walked([(schema, answer) for answer in answers], tokenizer, said)
+    return [one.share for one in walked] if len(walked) == len(answers) else []
+
+
+def _structured_traffic(groups: dict[str, list[Any]], said: _Said, tokenizer: str | None) -> None:
+    """The same for what was sent: requests with a schema, and what it forced of their answers."""
+    from promptlint.advisor import structured
+    from promptlint.tokenizers.render import content_text
+
+    schemas = {
+        name: [(record, found) for record in group if (found := _sent_schema(record)) is not None]
+        for name, group in groups.items()
+    }
+    count, total = sum(map(len, schemas.values())), sum(map(len, groups.values()))
+    if not count:
+        return
+    said.assumptions["structured_output"] = f"{count:,} of {total:,} requests use a schema"
+    if not structured.installed():
+        said.notes.append(_NOT_INSTALLED)
+        return
+    for name, rows in schemas.items():
+        answers = [
+            (schema, content_text(record.output.get("content") if isinstance(record.output, dict) else record.output))
+            for record, (_, schema) in rows[:_ANSWERS]
+            if record.output
+        ]
+        walked = _walked(answers, tokenizer, said)
+        if walked:
+            share = sum(one.forced for one in walked) / sum(one.tokens for one in walked)
+            said.structured.append(
+                StructuredRow(name, rows[0][1][0], share, share, f"{len(walked)} answers of the traffic")
+            )
+
+
+def _walked(answers: Sequence[tuple[Any, str]], tokenizer: str | None, said: _Said) -> list[Any]:
+    """The answers that follow their schemas, walked through the grammar."""
+    from promptlint import tokenizers
+    from promptlint.advisor.structured import forced_tokens
+
+    try:
+        found = [forced_tokens(schema, answer, tokenizer or tokenizers.DEFAULT) for schema, answer in answers]
+    except UserError as error:
+        said.notes.append(f"What a grammar forces was not computed: {error}")
+        return []
+    return [one for one in found if one is not None]
+
+
+def _sent_schema(record: Any) -> tuple[str, Any] | None:
+    from promptlint.advisor.structured import schema_in
+
+    for place in (record.parameters, record.extra):
+        for key in ("response_format", "text"):
+            if key in place and (found := schema_in(place[key])) is not None:
+                return found
+    return None
 
 
 def _code_verdicts(
@@ -270,6 +371,7 @@ def _advise_traffic(asked: Asked, said: _Said, book: RuleBook, progress: Callabl
             )
         )
     said.verdicts = [_traffic_verdict(model, rows, asked, said, book) for model, rows in orders.items()]
+    _structured_traffic(groups, said, asked.tokenizer)
     if asked.workload is not None:
         said.given = _given(records, moved, tokens)
     if asked.write_traffic is not None:

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Advice", "EngineRow", "LeverRow", "ReasonRow", "Reordering", "VerdictRow", "record", "to_json", "to_text"]
+__all__ = [
+    "Advice",
+    "EngineRow",
+    "LeverRow",
+    "ReasonRow",
+    "Reordering",
+    "StructuredRow",
+    "VerdictRow",
+    "record",
+    "to_json",
+    "to_text",
+]
 
 _BAR = 24
 
@@ -85,6 +96,17 @@ class Reordering:
 
 
 @dataclass(frozen=True, slots=True)
+class StructuredRow:
+    """A call site with a schema: the share of its answers' tokens that the grammar forces, over the answers that were looked at. Potential: no engine skips them."""
+
+    call_site: str
+    schema: str
+    low: float
+    high: float
+    basis: str  # "40 answers of the traffic", "an example answer with texts of 1 to 20 words"
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """Everything that one run says."""
 
@@ -97,6 +119,7 @@ class Advice:
     rule: tuple[str, ...] = ()
     causes: tuple[Mapping[str, Any], ...] = ()  # likely causes of an observed hit rate
     notes: tuple[str, ...] = field(default=())
+    structured: tuple[StructuredRow, ...] = ()
 
 
 def to_json(advice: Advice) -> str:
@@ -164,6 +187,16 @@ def to_json(advice: Advice) -> str:
             }
             for row in advice.engines
         ],
+        "structured": [
+            {
+                "call_site": row.call_site,
+                "schema": row.schema,
+                "forced_share": [_rounded(row.low), _rounded(row.high)],
+                "realised": False,
+                "basis": row.basis,
+            }
+            for row in advice.structured
+        ],
         "likely_causes": [dict(cause) for cause in advice.causes],
         "assumptions": _rounded(dict(advice.assumptions)),
     }
@@ -194,6 +227,7 @@ def to_text(advice: Advice) -> str:
         lines += ["Order of prompts", ""]
         for item in advice.reordering:
             lines += _reordering_lines(item)
+    lines += _structured_lines(advice.structured)
     if advice.causes:
         lines += ["Likely causes of the observed hit rate, most likely first:"]
         for number, cause in enumerate(advice.causes, 1):
@@ -238,12 +272,40 @@ def _engine_lines(rows: Sequence[EngineRow]) -> list[str]:
         "  engine  schedule    hit rate  prefill tokens  requests/s (range)      TTFT p50 / p99 ms  prefill/decode/queue"
     ]
     for row in rows:
-        span = f"{row.requests_per_second:.2f} ({row.range[0]:.2f}-{row.range[1]:.2f})"
+        span = f"{row.requests_per_second:.2f}"
+        if row.range[0] != row.range[1]:
+            span += f" ({row.range[0]:.2f}-{row.range[1]:.2f})"
         times = f"{row.ttft_p50_ms:,.0f} / {row.ttft_p99_ms:,.0f}"
         share = "/".join(f"{100 * row.share.get(name, 0):.0f}" for name in ("prefill", "decode", "queue"))
         lines.append(
             f"  {row.engine:<7} {row.schedule:<11} {_percent(row.hit_rate):>8}  {row.prefill_tokens:>14,}  {span:<22}  {times:<17}  {share} %"
         )
+    return [*lines, *_difference(rows), ""]
+
+
+def _difference(rows: Sequence[EngineRow]) -> list[str]:
+    """The difference between the engines, each on its fastest schedule, split into where a request's time goes."""
+    best = {row.engine: row for row in sorted(rows, key=lambda row: row.requests_per_second)}
+    if set(best) != {"sglang", "vllm"}:
+        return []
+    one, other = best["sglang"], best["vllm"]
+    parts = ", ".join(
+        f"{name} {one.seconds.get(name, 0) - other.seconds.get(name, 0):+.2f}"
+        for name in ("prefill", "decode", "queue")
+    )
+    return [f"  seconds of a request, sglang {one.schedule} less vllm {other.schedule}: {parts}"]
+
+
+def _structured_lines(rows: Sequence[StructuredRow]) -> list[str]:
+    if not rows:
+        return []
+    lines = [
+        "Structured output: tokens that a grammar forces (potential only: neither SGLang nor vLLM skips them today)",
+        "",
+    ]
+    for row in rows:
+        share = _percent(row.low) if row.low == row.high else f"{_percent(row.low)} to {_percent(row.high)}"
+        lines.append(f"  {row.call_site}, {row.schema}: {share} of the answer's tokens  [{row.basis}]")
     return [*lines, ""]
 
 
@@ -287,6 +349,22 @@ def _list(title: str, items: Iterable[str]) -> list[str]:
     return [f"{title}:", *rows, ""] if rows else []
 
 
+def _revisit(row: VerdictRow, simulated: bool) -> list[str]:
+    """What makes a written decision old, whatever it was."""
+    rate = next((reason.value for reason in row.reasons if reason.fact == "hit_rate"), None)
+    found = []
+    if simulated:
+        found.append("the model, the GPU, the number of replicas, the router or the arrival rate changes")
+        found.append("an engine is upgraded beyond the version named under Inputs, and its scheduler or cache changed")
+    elif row.current == "provider":
+        found.append(
+            "the provider changes its prices, minimum length or lifetimes (`promptlint providers` shows the age of the terms)"
+        )
+    if isinstance(rate, float):
+        found.append(f"the observed hit rate is more than 10 points away from the {_percent(rate)} expected here")
+    return found
+
+
 def record(advice: Advice, today: str) -> str:
     """A decision record in Markdown: date, inputs, numbers, decision, and the conditions for looking at it again."""
     lines = [f"# Decision record: prefix caching and serving engine ({today})", ""]
@@ -319,6 +397,7 @@ def record(advice: Advice, today: str) -> str:
             "Look at this again when:",
             "",
             *(f"- {text}" for text in row.would_change_if),
+            *(f"- {text}" for text in _revisit(row, bool(engines))),
             "",
             "Caveats:",
             "",

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from promptlint.errors import UserError
 
-__all__ = ["DEFAULT", "EMBEDDED", "ID_BYTES", "ID_TYPE", "Tokenizer", "get"]
+__all__ = ["DEFAULT", "EMBEDDED", "ID_BYTES", "ID_TYPE", "Tokenizer", "get", "vocabulary"]
 
 ID_BYTES = 4
 ID_TYPE = "I" if array("I").itemsize == ID_BYTES else "L"
@@ -88,6 +88,11 @@ class _Quicktok:
         ends = (offsets * ids.itemsize).tolist()
         return [data[start:end] for start, end in pairwise(ends)]
 
+    @property
+    def raw(self) -> Any:
+        """The encoding itself."""
+        return self._encoding
+
     def special(self, text: str) -> int | None:
         ids = self._encoding.encode_with_special_tokens(text)
         return ids[0] if len(ids) == 1 and self._encoding.is_special_token(ids[0]) else None
@@ -118,6 +123,11 @@ class _Tiktoken:
 
     def packed(self, texts: Sequence[str]) -> list[bytes]:
         return _packed(self, texts)
+
+    @property
+    def raw(self) -> Any:
+        """The encoding itself."""
+        return self._encoding
 
     def special(self, text: str) -> int | None:
         try:
@@ -164,3 +174,23 @@ def get(name: str = DEFAULT) -> Tokenizer:
     if Path(name).is_dir() or "/" in name:
         return _Transformers(name)
     return _Tiktoken(name)
+
+
+def vocabulary(name: str = DEFAULT) -> tuple[list[bytes], set[int]]:
+    """The bytes of each token by id, and the ids of special tokens and of gaps. Raises UserError for a tokenizer that does not give its bytes away."""
+    tokenizer = get(name)
+    if not isinstance(tokenizer, _Quicktok | _Tiktoken):
+        raise UserError(
+            f"tokenizer {name!r}: the bytes of its tokens are not known; take one of: {', '.join(EMBEDDED)}"
+        )
+    encoding = tokenizer.raw
+    tokens: list[bytes] = []
+    special: set[int] = set()
+    names = {encoding.encode_single_token(text) for text in encoding.special_tokens_set}
+    for token in range(encoding.max_token_value + 1):
+        try:
+            tokens.append(encoding.decode_single_token_bytes(token))
+        except (KeyError, ValueError, IndexError, OverflowError):
+            tokens.append(b"")
+            special.add(token)
+    return tokens, special | names

@@ -3,10 +3,12 @@
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from promptlint.advisor.structured import installed
 from promptlint.cli import cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,6 +68,8 @@ def test_json_of_a_workload(capsys, tmp_path):
     record = (tmp_path / "record.md").read_text()
     assert f"**Decision: {verdict['verdict']}.**" in record
     assert "Look at this again when:" in record
+    assert "- an engine is upgraded beyond the version named under Inputs" in record
+    assert "points away from the" in record
     assert "## Inputs" in record
 
 
@@ -74,6 +78,11 @@ def test_text_of_a_workload_begins_with_the_verdict(capsys, tmp_path):
     assert text.splitlines()[0].startswith("small: ")
     assert "Rule, first match decides" in text
     assert "Assumptions:" in text
+    assert re.search(r"seconds of a request, sglang \S+ less vllm fcfs: prefill [+-]\d", text)
+    assert "SGLang faster by 8 % or more" in text
+    assert not re.search(
+        r"[a-z_]+\.[a-z_]+ >= ", text.split("Would change if:")[1].split("Caveats:")[0]
+    )  # words, no names of facts
 
 
 def test_measured_and_current_are_inputs(capsys, tmp_path):
@@ -240,6 +249,33 @@ def test_code_alone_works_from_the_profile_and_says_so(capsys):
         ("measure-first", "prompts alone say nothing about engines")
     ]
     assert any(row["hit_rate_then"] > row["hit_rate_now"] + 0.3 for row in data["reordering"])
+
+
+def test_schemas_are_counted_and_their_grammars_are_potential_only(capsys, tmp_path):
+    schema = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
+    schema["additionalProperties"] = False
+    spelled = {"type": "json_schema", "json_schema": {"name": "invoice", "strict": True, "schema": schema}}
+    (tmp_path / "app.py").write_text(
+        f"import openai\nclient = openai.OpenAI()\nRULES = {RULES!r}\nSCHEMA = {spelled!r}\n"
+        "def ask(text):\n"
+        "    messages = [{'role': 'system', 'content': RULES}, {'role': 'user', 'content': text}]\n"
+        "    return client.chat.completions.create(model='gpt-4o-mini', messages=messages, response_format=SCHEMA)\n"
+    )
+    log = tmp_path / "log.jsonl"
+    row = {"model": "gpt-4o-mini", "prompt": RULES, "response_format": spelled, "output": '{"total": 12.5}'}
+    log.write_text("".join(json.dumps({**row, "id": str(n)}) + "\n" for n in range(5)))
+    code, traffic = run_json(capsys, tmp_path / "app.py"), run_json(capsys, "--traffic", log)
+    assert code["assumptions"]["structured_output"] == "1 of 1 call sites use a schema"
+    assert traffic["assumptions"]["structured_output"] == "5 of 5 requests use a schema"
+    if not installed():
+        assert code["structured"] == traffic["structured"] == []
+        assert "promptlint-cache[structured]" in run(capsys, tmp_path / "app.py")
+        return
+    for data, basis in ((code, "an example answer"), (traffic, "5 answers of the traffic")):
+        (found,) = data["structured"]
+        assert (found["schema"], found["realised"]) == ("invoice", False)
+        assert found["basis"].startswith(basis)
+        assert 0 < found["forced_share"][0] <= found["forced_share"][1] < 1
 
 
 def test_with_nothing_read_it_says_so(capsys, tmp_path, monkeypatch):
