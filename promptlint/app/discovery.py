@@ -27,6 +27,7 @@ JINJA_SUFFIXES = frozenset({".jinja", ".jinja2", ".j2"})
 PROMPT_SUFFIXES = frozenset({".prompty", ".prompt"})
 PROSE_SUFFIXES = frozenset({".md", ".txt"})
 DATA_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".toml"})
+TOKENIZER_FILES = frozenset({"tokenizer_config.json", "chat_template.json"})  # where model folders keep a chat template
 PROMPT_FOLDERS = frozenset({"prompts", "templates"})
 # What ruff leaves out by default, and our own cache. A folder with a pyvenv.cfg is a virtual environment whatever its name.
 _DEFAULT_EXCLUDE = (
@@ -310,6 +311,8 @@ class _Walk:
             role, why = "jinja", why or "Jinja template"
         elif named or suffix in PROMPT_SUFFIXES or included:
             role, why = "prompt", why or ("included by the configuration" if included else "prompt file")
+        elif name in TOKENIZER_FILES:
+            role, why = "prompt", "a model's folder keeps its chat template here"
         elif suffix in PROSE_SUFFIXES and prompts:
             role, why = "prompt", "text in a folder of prompts"
         elif suffix in DATA_SUFFIXES and (package or prompts):

@@ -69,6 +69,8 @@ def summary_line(report: CheckReport) -> str:
         command = steps[0][2] if steps else "promptlint record -- COMMAND"
         why = f" ({', '.join(dict.fromkeys(reason for reason, _, _ in steps))})" if steps else ""
         return f"{line}; not read{why}: `{command}` would show what is sent"
+    if report.chat_templates:
+        return f"{line}; {count(len(report.chat_templates), 'chat template')} judged"
     if counts.texts:
         return f"{line}; {count(counts.texts, 'prompt')} read that no call site is known to send"
     return f"{line}; not read: no prompt found in {count(counts.files, 'file')}, `promptlint check --show-files` lists what was looked at"

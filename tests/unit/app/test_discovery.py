@@ -224,3 +224,9 @@ def test_force_exclude_holds_for_named_files(tmp_path):
     assert {item.why for item in found.listed if item.role == "skipped"} >= {
         "test file", "test folder", "excluded by the configuration", "excluded by default", "ignored by .gitignore",
     }  # fmt: skip
+
+
+def test_a_models_folder_keeps_its_chat_template_in_json(tmp_path):
+    tree(tmp_path, "model/tokenizer_config.json", "model/chat_template.json", "model/config.json")
+    found = walk(tmp_path)
+    assert sorted(path.name for path in found.prompts) == ["chat_template.json", "tokenizer_config.json"]
