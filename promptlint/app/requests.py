@@ -168,13 +168,13 @@ class Requests:
                 prompt += unknown.run(length - len(prompt) // TOKEN_BYTES)
             text = self._block_text(record, prompt, size, unknown)
         elif record.token_ids is not None:
-            text = TextTokens(_packed(record.token_ids, "token_ids"))
+            text = TextTokens(_packed(record.token_ids, record.ids_field))
         elif self.render is not None:
             text = self.render(record)
         else:
             raise Unreadable("text needs a tokenizer")
         if not text.prompt:
-            raise Unreadable("no tokens", "token_ids" if record.token_ids is not None else "")
+            raise Unreadable("no tokens", record.ids_field if record.token_ids is not None else "")
         output = text.output
         if record.output_tokens is not None:
             output = _packed(record.output_tokens, "output_tokens")

@@ -90,6 +90,7 @@ class Record:
     shape: str = "chat"  # chat, responses or anthropic
     notes: tuple[str, ...] = ()
     given_id: int | None = None  # the id where the log spells it as a number, so that results can be joined to it
+    ids_field: str = "token_ids"  # how the log spells the field of the token ids
     empty_key: bool = False  # the namespace is given and empty: SGLang keeps that apart from none
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 from promptlint.traffic.record import Place, Record, Unreadable
 
-__all__ = ["Format", "Options", "as_list", "as_object", "as_text", "parsed", "text_or_none"]
+__all__ = ["Format", "Options", "as_list", "as_object", "as_text", "kind", "parsed", "text_or_none"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from promptlint.traffic.readers.base import Format, Options, as_list, as_object, text_or_none
+from promptlint.traffic.readers.base import Format, Options, as_list, as_object, kind, text_or_none
 from promptlint.traffic.record import INPUT, Place, Record, Unreadable, milliseconds, usage_of
 
 __all__ = ["ANTHROPIC_BATCH", "BATCH", "BODY", "CANONICAL", "COMPLETION", "EXCHANGE", "answer_of", "record_of"]
@@ -131,8 +131,11 @@ def _envelope(record: Record, body: Mapping[str, Any]) -> None:
     if isinstance(body.get("id"), int) and not isinstance(body["id"], bool):
         record.given_id = body["id"]
     record.session_id = text_or_none(body.get("session_id"))
-    record.namespace = text_or_none(body.get("namespace", body.get("key")))
-    record.empty_key = body.get("namespace", body.get("key")) == ""
+    field, given = _first_given(body, "namespace", "key")
+    record.namespace = text_or_none(given)
+    record.empty_key = given == ""
+    if given not in (None, "") and not record.namespace:  # dropped, it would let tenants share
+        raise Unreadable(f"expected text, found {kind(given)}", field)
     record.call_site = text_or_none(body.get("call_site"))
     if body.get("timestamp") is not None:
         record.timestamp = milliseconds(body["timestamp"])
@@ -155,6 +158,14 @@ def _envelope(record: Record, body: Mapping[str, Any]) -> None:
     record.output_length = _length(body, "output_length") if record.output_length is None else record.output_length
     record.input_length = _length(body, "input_length")
     record.block_size = _length(body, "block_size")
+
+
+_TOKENS = ("token_ids", "tokens", "input_ids", "prompt_token_ids")
+
+
+def _first_given(body: Mapping[str, Any], *fields: str) -> tuple[str, Any]:
+    """The first of the fields that is neither absent nor null, and its value; the first field and None without one."""
+    return next(((field, body[field]) for field in fields if body.get(field) is not None), (fields[0], None))
 
 
 def _length(body: Mapping[str, Any], field: str) -> int | None:
@@ -194,12 +205,9 @@ def _what_was_sent(record: Record, body: Mapping[str, Any]) -> None:
         record.shape = "gemini"
         record.messages = messages_of(body["contents"], "contents", roles=False)
         record.system = body.get("systemInstruction", body.get("system_instruction"))
-    elif body.get("token_ids", body.get("tokens")) is not None:
-        field = "token_ids" if body.get("token_ids") is not None else "tokens"
-        record.token_ids = _ids(body[field], field)
-    elif body.get("input_ids", body.get("prompt_token_ids")) is not None:
-        field = "input_ids" if body.get("input_ids") is not None else "prompt_token_ids"
-        record.token_ids = _ids(body[field], field)
+    elif (named := _first_given(body, *_TOKENS))[1] is not None:
+        record.ids_field = named[0]
+        record.token_ids = _ids(named[1], named[0])
     elif body.get("prompt") is not None:
         _prompt(record, body["prompt"], "prompt")
     elif isinstance(body.get("text"), str):

@@ -85,7 +85,7 @@ def test_everything_that_is_refused_names_its_line_and_field(tmp_path):
     )
     assert [list(unpack(one.prompt)) for one in found] == [[1, 2], [1, 2], [4]]
     assert [(line, field) for line, field, _ in problems] == [
-        (2, "id"), (3, "tokens[1]"), (4, "tokens[0]"), (5, "arrival"), (6, "token_ids"), (7, "token_ids[1]"),
+        (2, "id"), (3, "tokens[1]"), (4, "tokens[0]"), (5, "arrival"), (6, "tokens"), (7, "tokens[1]"),
         (8, "priority"), (9, ""), (11, ""),
     ]  # fmt: skip
 
@@ -331,3 +331,19 @@ def test_requests_before_the_warm_up_ends_are_in_no_number_of_block_lru(tmp_path
 def test_an_empty_sample_says_so():
     with pytest.raises(UserError, match="in the sample of 1e-06"):
         simulate(Setup(sample=1e-6), tree())
+
+
+def test_a_null_field_leaves_its_other_spelling_and_a_key_is_text(tmp_path):
+    found, problems, _ = read(
+        tmp_path,
+        {"token_ids": None, "tokens": [1], "namespace": None, "key": "a"},
+        {"tokens": [1], "key": {"tenant": 1}},
+        {"tokens": [1], "key": False},
+        {"tokens": []},
+        {"token_ids": [2**32]},
+        {"tokens": [1], "key": 5},
+    )
+    assert [one.namespace for one in found] == ["a", "5"]
+    assert [(line, field) for line, field, _ in problems] == [
+        (2, "key"), (3, "key"), (4, "tokens"), (5, "token_ids[0]"),
+    ]  # fmt: skip
