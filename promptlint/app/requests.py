@@ -157,11 +157,13 @@ class Requests:
         if record.hash_ids is not None:
             size = record.block_size or self.block_size
             length = record.input_length if record.input_length is not None else len(record.hash_ids) * size
-            if not record.hash_ids or length < 1:
+            if length < 1:
                 raise Unreadable("no tokens", "hash_ids")
             _limited(length, "input_length" if record.input_length is not None else "hash_ids")
             ids = [unknown.block(record.namespace, one) for one in record.hash_ids]
             if self.as_blocks:
+                if not ids:  # shorter than a block: known to nobody else
+                    ids = [unknown.fresh()]
                 return BlockRequest(name, ids, length, size, session=session, labels=labels)
             prompt = _spelled(ids, min(size, length))[: length * TOKEN_BYTES]
             if len(prompt) < length * TOKEN_BYTES:  # a partial last block without an id is known to nobody else

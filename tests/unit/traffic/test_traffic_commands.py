@@ -308,3 +308,12 @@ def test_stats_measure_the_holes_of_code():
         promptlint("traffic", "stats", folder / "traffic.jsonl", "--code", folder, "--output-format", "json").stdout
     )
     assert row["code"]["call_sites"][0]["requests"] == 18
+
+
+@pytest.mark.parametrize("options", [("--engine", "sglang", "--page-size", 16), ("--engine", "block-lru")])
+def test_anonymous_prompts_shorter_than_a_page_are_replayed_too(tmp_path, options):
+    long = "hello there my friend, how are you today? I am fine and the weather is good too, so let us go out and walk in the park"
+    path, hidden = tmp_path / "short.jsonl", tmp_path / "hidden.jsonl"
+    path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in ("hi", long, "hi", long + " or not")))
+    assert promptlint("traffic", "anonymize", path, "--page", 16, "-o", hidden).exit_code == 0
+    assert simulate(hidden, *options) == [0, 0, 0, 16]
