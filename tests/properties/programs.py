@@ -69,7 +69,7 @@ class Generator:
 
     def text(self, scope: list[str], depth: int = 0) -> str:
         """An expression that is a str."""
-        choice = self.random.randrange(16 if depth < 2 else 5)
+        choice = self.random.randrange(17 if depth < 2 else 5)
         variable = self.random.choice(scope)
         if choice in {0, 1}:
             return self.literal()
@@ -100,7 +100,24 @@ class Generator:
             return f'"".join(f"- {{d}} {self.words()}\\n" for d in docs)'
         if choice == 15 and self.prompts:
             return f"{self.random.choice(self.prompts)}.format(slot={variable})"
+        if choice == 16:
+            return self.library_text(variable)
         return self.literal()
+
+    def library_text(self, variable: str) -> str:
+        """Texts that the standard library makes; `parts` imports Template, dedent and the table under other names."""
+        return self.random.choice(
+            [
+                f'Tpl("{self.words()} $a {self.words()}").substitute(a={variable})',
+                f'dd("""\\\n    {self.words()}\n      {self.words()}\n    """)',
+                f'"{self.words()} %(a)s {self.words()}" % {{"a": {variable}}}',
+                f'"\\n".join(f"{self.words()} {{k}}={{v}}" for k, v in TABLE.items())',
+                f'" ".join(f"{{n}}. {{d}} {self.words()}" for n, d in enumerate(docs, 1) if d)',
+                f'(lambda x: f"{self.words()} {{x}}")({variable})',
+                f"kit.forward(lead={self.literal()}, tail={variable})",
+                f"Card(title={self.literal()}).show({variable})",
+            ]
+        )
 
     def inner(self, scope: list[str]) -> str:
         variable = self.random.choice(scope)
@@ -157,7 +174,7 @@ class Generator:
     def statements(self, scope: list[str], indent: str, depth: int = 0) -> list[str]:
         lines: list[str] = []
         for _ in range(self.random.randint(1, 4 if depth == 0 else 2)):
-            kind = self.random.randrange(9)
+            kind = self.random.randrange(13)
             if kind in {0, 1}:
                 name = self.name()
                 lines.append(f"{indent}{name} = {self.text(scope)}")
@@ -182,10 +199,11 @@ class Generator:
             elif kind == 5 and depth == 0:
                 name = self.name("items")
                 lines.append(f"{indent}{name} = [{self.text(scope, 1)}, {self.text(scope, 1)}]")
-                for _ in range(self.random.randint(0, 3)):
+                for _ in range(self.random.randint(0, 3)):  # two elements at first, and one pop at most
+                    popped = any(line.endswith(f"{name}.pop()") for line in lines)
                     lines.append(indent + self.random.choice([
                         f"{name}.append({self.text(scope, 1)})", f"{name}.extend([{self.text(scope, 1)}])", f"{name}.insert(0, {self.text(scope, 1)})",
-                        f"{name} += [{self.text(scope, 1)}]", f"{name}.pop()", f"{name}[0] = {self.text(scope, 1)}",
+                        f"{name} += [{self.text(scope, 1)}]", f"{name}.append({self.literal()})" if popped else f"{name}.pop()", f"{name}[0] = {self.text(scope, 1)}",
                     ]))  # fmt: skip
                 joined = self.name()
                 lines.append(f"{indent}{joined} = {self.random.choice([repr(' | '), repr(chr(10))])}.join({name})")
@@ -202,9 +220,38 @@ class Generator:
                     f"{indent}{name} = {self.random.choice(self.classes)}({self.text(scope, 1)}).render({self.random.choice(scope)})"
                 )
                 scope.append(name)
+            elif kind >= 9 and depth == 0:
+                lines += self.construct(kind, scope, indent)
             else:
                 lines.append(f"{indent}{self.random.choice(scope)} += {self.literal()}")
         return lines
+
+    def construct(self, kind: int, scope: list[str], indent: str) -> list[str]:
+        """Statements around a fresh name: a counted loop, the entries of a dict, try and finally, a walrus, an inner function."""
+        name, variable = self.name(), self.random.choice(scope)
+        made = {
+            9: [f"{name} = {self.literal()}", "for i in range(3):", f'    {name} += f"{{i}} {self.words()} "'],
+            10: [f"{name} = ''", "for k, v in TABLE.items():", f'    {name} += f"{{k}}: {{v}} {self.words()}\\n"'],
+            11: [
+                f"{name} = {self.literal()}",
+                "try:",
+                f"    {name} += {self.text(scope, 1)}",
+                "finally:",
+                f"    {name} += {self.literal()}",
+            ],
+        }.get(kind) or self.random.choice(
+            [
+                [f"if ({name} := {variable} + {self.literal()}) != 'x':", f"    {name} = {name} + {self.literal()}"],
+                [
+                    f"def inner_{name}(x, y=None):",
+                    f"    return {self.literal()} + x + ('' if y is None else y) + {variable}",
+                    f"{name} = inner_{name}({self.literal()})",
+                ],
+                [f"{name} = ''", "for i in range(len(docs)):", f'    {name} += f"{{i}} {{docs[i]}} {self.words()}"'],
+            ]
+        )
+        scope.append(name)
+        return [indent + line for line in made]
 
     def cls(self) -> str:
         name = self.name("Maker")
@@ -231,7 +278,17 @@ class Generator:
             source = self.cls()
             classes.append(source)
             self.classes.append(source.split("(")[0].removeprefix("class "))
-        parts = "\n\n".join([base, *helpers, *constants, *classes])
+        table = "TABLE = {" + ", ".join(f"{self.literal()}: {self.literal()}" for _ in range(2)) + "}\n"
+        card = (
+            f"@dataclass\nclass Card:\n    title: str\n    note: str | None = None\n    end: str = {self.literal()}\n\n    def show(self, value):\n"
+            '        note = f" ({self.note})" if self.note else ""\n        return f"{self.title}{note}: {value}{self.end}"\n\n'
+        )
+        forward = (
+            "def joined(lead, tail='', *, end=None):\n    return lead + tail + (end or '')\n\n"
+            f"def forward(**given):\n    return joined(end={self.literal()}, **given)\n\n"
+        )
+        head = "from dataclasses import dataclass\n\n"
+        parts = "\n\n".join([head, base, *helpers, *constants, *classes, table, card, forward])
         scope = ["query", "user"]
         body = self.statements(scope, "    ")
         style = self.random.randrange(4)
@@ -258,7 +315,8 @@ class Generator:
         wrapper = 'def send(client, messages, last):\n    messages.append({"role": "user", "content": last})\n    return client.chat.completions.create(model="m", messages=messages)\n\n\n'
         names = ", ".join([*self.helpers, *self.prompts, *self.classes])
         main = (
-            f"from parts import {names}\n\n\n{wrapper}def run(client, query, flag, docs, user):\n"
+            "from string import Template as Tpl\nfrom textwrap import dedent as dd\n"
+            f"import parts as kit\nfrom parts import {names}, TABLE, forward, Card\n\n\n{wrapper}def run(client, query, flag, docs, user):\n"
             + "\n".join([*body, *send])
             + "\n"
         )

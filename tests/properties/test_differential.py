@@ -88,10 +88,10 @@ class _Client:
 def execute(program: Program, inputs: tuple[object, ...]) -> str:
     """What the program sends."""
     parts = types.ModuleType("parts")
-    exec(compile(program.files["parts.py"], "parts.py", "exec"), parts.__dict__)
     before = sys.modules.get("parts")
-    sys.modules["parts"] = parts
+    sys.modules["parts"] = parts  # before it runs: dataclasses look their module up
     try:
+        exec(compile(program.files["parts.py"], "parts.py", "exec"), parts.__dict__)
         main = types.ModuleType("main")
         exec(compile(program.files["main.py"], "main.py", "exec"), main.__dict__)
     finally:

@@ -342,6 +342,7 @@ class Methods(Objects):
             elif isinstance(item, Rest):
                 result.extend((*lead, self.hole(item.hole, item.hole.expression, item.hole.span), *tail))
             elif isinstance(item, Each):
+                item = _unfiltered(item)
                 body = self._joined_items(item.body, separator)
                 whole = static_text(separator)
                 if lead or tail or whole is None or not _definite(item.body):
@@ -552,6 +553,15 @@ def _less_sure(segment: Segment, step: Step) -> Segment:
     sure = Confidence.MEDIUM
     origins = tuple(replace(one, confidence=min(one.confidence, sure)) for one in segment.origins)
     return replace(segment, origins=origins, confidence=min(segment.confidence, sure), steps=(*segment.steps, step))
+
+
+def _unfiltered(item: Each) -> Each:
+    """Elements that pass a condition, one by one: the condition decides how many turns there are, and each of them has its separator."""
+    if len(item.body) == 1 and isinstance(item.body[0], Pick):
+        full = [arm for arm in item.body[0].arms if arm]
+        if len(full) == 1 and all(isinstance(one, Elem) for one in full[0]):
+            return replace(item, body=full[0])
+    return item
 
 
 def _definite(body: tuple[Item, ...]) -> bool:

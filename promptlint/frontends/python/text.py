@@ -264,22 +264,63 @@ class Texts:
 
     def strip(self, segments: Segments, *, left: bool = True, right: bool = True, chars: str | None = None) -> Segments:
         """`str.strip` and its halves, as far as fixed text reaches."""
+        if left:
+            segments = self._trimmed(segments, chars, left=True)
+        return self._trimmed(segments, chars, left=False) if right else segments
+
+    def _trimmed(self, segments: Segments, chars: str | None, *, left: bool) -> Segments:
+        """A text without the blanks at one end: those of its last text, of the arms of a last choice, behind the last turn of a repeat."""
         result = list(segments)
-        while left and result and isinstance(result[0], Text):
-            value = result[0].value
-            rest = value.lstrip(chars)
-            text = self.keep(result[0], [(len(value) - len(rest), len(value))])
-            if text is not None:
-                result[0] = text
-                break
-            result.pop(0)
-        while right and result and isinstance(result[-1], Text):
-            text = self.keep(result[-1], [(0, len(result[-1].value.rstrip(chars)))])
-            if text is not None:
-                result[-1] = text
-                break
-            result.pop()
+        end = 0 if left else -1
+        while result:
+            segment = result[end]
+            if isinstance(segment, Text):
+                value = segment.value
+                kept = (len(value) - len(value.lstrip(chars)), len(value)) if left else (0, len(value.rstrip(chars)))
+                text = self.keep(segment, [kept])
+                if text is None:
+                    result.pop(end)
+                    continue
+                result[end] = text
+            elif isinstance(segment, Choice):
+                arms = tuple(self._trimmed(arm, chars, left=left) for arm in segment.arms)
+                result[end] = replace(segment, arms=arms)
+            elif isinstance(segment, Repeat) and not segment.separator and segment.body:
+                edge = segment.body[end]
+                if isinstance(edge, Text):
+                    # What is cut at the end of the last turn stands between two turns.
+                    kept_text = edge.value.lstrip(chars) if left else edge.value.rstrip(chars)
+                    cut = len(edge.value) - len(kept_text)
+                    between = edge.value[:cut] if left else edge.value[len(kept_text) :]
+                    if kept_text or len(segment.body) > 1:
+                        text = self.keep(edge, [(cut, len(edge.value)) if left else (0, len(kept_text))])
+                        rest = segment.body[1:] if left else segment.body[:-1]
+                        edged = () if text is None else (text,)
+                        body = (*edged, *rest) if left else (*rest, *edged)
+                        result[end] = replace(segment, body=body, separator=between)
+                self._trim_behind(result, segment, chars, left=left)
+            break
         return tuple(result)
+
+    def _trim_behind(self, result: list[Segment], repeat: Repeat, chars: str | None, *, left: bool) -> None:
+        """Where no turn is made, the blanks next to a repeat stand at the end of the text and go too."""
+        at = 1 if left else len(result) - 2
+        neighbour = result[at] if 0 <= at < len(result) else None
+        if not isinstance(neighbour, Text):
+            return
+        value = neighbour.value
+        blank = len(value) - len(value.lstrip(chars) if left else value.rstrip(chars))
+        if not blank:
+            return
+        split = blank if left else len(value) - blank
+        over = repeat.over
+        guard = Guard(over.expression, over.span, over.volatility, over.confidence, over.origins)
+        first, second = self.keep(neighbour, [(0, split)]), self.keep(neighbour, [(split, len(value))])
+        pieces: list[Segment] = []
+        for part, is_blank in ((first, left), (second, not left)):
+            if part is not None:
+                pieces.append(Choice(guard, ((part,), ()), part.span) if is_blank else part)
+        result[at : at + 1] = pieces
 
     def dedent(self, segments: Segments) -> Segments:
         """`textwrap.dedent`: the margin is judged on the fixed text; a hole counts as a word."""

@@ -450,7 +450,7 @@ def test_what_is_looped_over_shows_where_an_element_is_printed(sink: Sink) -> No
 def test_a_clock_put_in_place_of_a_marker_stands_amid_a_text_that_is_not_read(sink: Sink) -> None:
     prompt = sink(
         "import datetime as dt\n\ndef ask(client, store, key):\n    text = store.load(key).prompt\n"
-         "    text = text.replace('{who}', 'Bob').replace('{now}', dt.datetime.now().isoformat())\n"
+        "    text = text.replace('{who}', 'Bob').replace('{now}', dt.datetime.now().isoformat())\n"
         + chat("text", "", "").split("\n", 2)[2]
     )
     before, clock, after = holes(prompt)
@@ -487,3 +487,36 @@ def test_parts_of_a_message_that_are_there_under_a_condition(sink: Sink) -> None
     assert isinstance(optional, BlockChoice)
     assert isinstance(repeated, BlockRepeat)
     assert "unordered" in kinds(holes(prompt)[0])
+
+
+def matched(prompt: Prompt) -> str:
+    """The first block's text: each repeat as `<body|separator>`, each choice as `[arm|arm]`, a hole as `_`."""
+
+    def shown(segments: tuple[object, ...]) -> str:
+        pieces = []
+        for segment in segments:
+            if isinstance(segment, Text):
+                pieces.append(segment.value)
+            elif isinstance(segment, Repeat):
+                pieces.append(f"<{shown(segment.body)}|{segment.separator}>")
+            elif isinstance(segment, Choice):
+                pieces.append("[" + "|".join(shown(arm) for arm in segment.arms) + "]")
+            else:
+                pieces.append("_")
+        return "".join(pieces)
+
+    return shown(blocks(prompt)[0].segments)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("' '.join(f'- {d}' for d in docs if d)", "<- _| >"),
+        ("''.join(f'- {d};' for d in docs).strip(';')", "<- _|;>"),
+        ("''.join(f'- {d};' for d in docs).lstrip('-')", "< _;|->"),
+        ("('head\\n' + ''.join(f'{d}\\n' for d in docs)).strip()", "head[\n|]<_|\n>"),
+        ("('a ' if docs else 'b  ').rstrip()", "[a|b]"),
+    ],
+)
+def test_blanks_at_the_end_of_loops_and_choices(sink: Sink, text: str, expected: str) -> None:
+    assert matched(sink(chat(text, "", "client, docs"))) == expected
