@@ -155,7 +155,7 @@ def _pairs(
 ) -> list[tuple[CallSiteItem | None, CallSiteItem | None]]:
     pairs: list[tuple[CallSiteItem | None, CallSiteItem | None]] = []
     left, right = list(base), list(head)
-    for key in (_by_id, _by_key, _by_function, _by_file):
+    for key in (_by_id, _by_key, _by_function, _by_place_in_file, _by_file):
         for one, other in _unique_matches(left, right, key):
             pairs.append((one, other))
             left.remove(one)
@@ -185,6 +185,11 @@ def _by_key(site: CallSiteItem) -> Hashable:
 def _by_function(site: CallSiteItem) -> Hashable:
     """The same function of a file of the same name: a folder that was renamed, or two folders that are compared."""
     return site.path.rsplit("/", 1)[-1], site.id.removeprefix(site.path)
+
+
+def _by_place_in_file(site: CallSiteItem) -> Hashable:
+    """The same function with the same kinds of blocks: a file that was renamed."""
+    return site.id.removeprefix(site.path), tuple(block.kind for block in site.blocks)
 
 
 def _by_file(site: CallSiteItem) -> Hashable:

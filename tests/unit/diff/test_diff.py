@@ -89,6 +89,36 @@ def test_nothing_changed():
     assert not exceeded(same, fail_on="low", max_drop=0)
 
 
+def moved_to(site, path, function="SupportBot.answer", **changes):
+    return replace(site, id=f"{path}::{function}::{site.sink}", path=path, **changes)
+
+
+@pytest.mark.parametrize(
+    ("path", "function", "changes", "same"),
+    [
+        (
+            "app/agent.py",
+            "SupportBot.reply",
+            {"cache_key": "sha256:77"},
+            True,
+        ),  # a renamed function, the only one of its file
+        ("lib/agent.py", "SupportBot.answer", {"cache_key": "sha256:77"}, True),  # a renamed folder
+        ("app/clerk.py", "SupportBot.answer", {"cache_key": "sha256:77"}, True),  # a renamed file
+        ("app/clerk.py", "Clerk.reply", {}, True),  # both renamed, the prompt as it was
+        ("app/clerk.py", "Clerk.reply", {"cache_key": "sha256:77"}, False),
+        ("app/clerk.py", "SupportBot.answer", {"cache_key": "sha256:77", "blocks": ()}, False),
+    ],
+)
+def test_renames(path, function, changes, same):
+    agent = replace(everything().call_sites[0], cacheable_prefix_tokens=12)
+    before = replace(everything(), call_sites=(agent,))
+    after = replace(everything(), call_sites=(moved_to(agent, path, function, **changes),))
+    diff = compare(Side("a", None, before), Side("b", None, after))
+    assert [site.base_id for site in diff.call_sites if site.status not in ("new", "gone")] == (
+        [agent.id] if same else []
+    )
+
+
 def test_thresholds():
     diff = changes()
     assert drop(diff) == pytest.approx(70.52)
