@@ -49,6 +49,7 @@ class Assumptions:
             "turns": profile.turns,
             "severity_medium_tokens": self.thresholds.medium,
             "severity_high_tokens": self.thresholds.high,
+            "pedantic_below_tokens": self.thresholds.notice,
         }
 
 

@@ -40,7 +40,8 @@ def primary_location(rendered: Rendered, item: Item, volatility: Volatility) -> 
             return place
     # A value that is a whole message has no text beside it: the element of the list is what would have to move.
     element = item.block.placed if item.block and item.block.segments == (item.node,) else None
-    return element if element is not None and element.path == places[0].path else places[0]
+    in_code = places[0].path.endswith((".py", ".pyi"))
+    return element if element is not None and in_code else places[0]
 
 
 def _inside(places: list[Span], after: list[Item], worth: list[int]) -> list[int]:
