@@ -48,6 +48,12 @@ _RANDOM = re.compile(
 _RANDOM_LABEL = re.compile(r"(?i)\b(?:request|trace|message|msg|correlation|run|job|req|span|invocation|event|nonce|seed|uuid|guid)[ _-]?(?:id|uuid|no|number)?\s*[\"']?\s*[:=#]\s*[\"']?$")  # fmt: skip
 _NUMBER = re.compile(r"[-+]?\d[\d,._]*")
 _COUNTER_LABEL = re.compile(r"(?i)\b(?:step|turn|iteration|round|attempt|retry|count|budget|remaining|left|used|usage|tokens?|messages?|calls?|progress|page|total|number)\b[^\n]{0,24}$")  # fmt: skip
+_COUNTED = re.compile(
+    r"(?i)(?:^|[^a-z])(?:step|turn|iteration|round|attempt|retry|count|call|page|message|no|nr|number|v|x)?$"
+)
+_CLOCK_LABEL = re.compile(
+    r"(?i)\b(?:date|time|now|today|datum|uhrzeit|heute|fecha|hora|hoy|heure|aujourd'hui|data|oggi)\b[^\n\w]{0,4}$"
+)
 _HOST_LABEL = re.compile(r"(?i)\b(?:cwd|working[ _-]?(?:dir|directory|copy|tree)|directory|branch|commit|git|host(?:name)?|machine|pid|process|port|platform|os|shell|files?|path|open tabs|workspace|uptime|memory|load|ip)\b[^\n]{0,24}$")  # fmt: skip
 _PATH = re.compile(r"(?:~|\.{0,2})?(?:/[\w.@+-]+){2,}/?|[A-Za-z]:\\[\w\\.-]+")
 _USER_LABEL = re.compile(r"(?i)\b(?:user(?:name)?|customer|client|tenant|org(?:anization|anisation)?|account|member|employee|patient|student|name|e-?mail|phone|locale|language|timezone|session|conversation|chat|thread|team|company|plan|tier|role|loyalty|address|preferences?)\b[^\n]{0,32}$")  # fmt: skip
@@ -202,6 +208,8 @@ def _value(found: _Difference) -> tuple[str, str] | None:
     if short:
         if found.touches(_CLOCK):
             return "clock-in-prefix", "a clock value"
+        if _CLOCK_LABEL.search(label) and found.touches(_NUMBER):
+            return "clock-in-prefix", "a clock value"
         if found.touches(_RANDOM) or _RANDOM_LABEL.search(label):
             return "random-in-prefix", "an id that is new each time"
         counted = _counter(found, label)
@@ -227,6 +235,8 @@ def _counter(found: _Difference, label: str) -> str | None:
     low = found.at
     while low > 0 and (found.now[low - 1].isdigit() or found.now[low - 1] in ",._"):
         low -= 1
+    if not _COUNTED.search(found.now, max(0, low - 16), low):
+        return None  # part of a name, as in proj1
     for text, end in ((found.was, found.was_end), (found.now, found.now_end)):
         match = _NUMBER.match(text, low)
         if match is None or match.end() < min(end, found.at + 1):
@@ -266,6 +276,9 @@ def _same_items(was: str, now: str) -> bool:
     )
 
 
+_BY_LABEL = frozenset(["host-state-in-prefix", "user-data-before-shared"])
+
+
 def _tools(was: str, now: str, at: int) -> Change:
     """Tools moved, came, went or changed."""
     was_end, now_end = resync(was, now, at)
@@ -285,8 +298,10 @@ def _tools(was: str, now: str, at: int) -> Change:
         return Change("unsorted-json", "the same tools with their keys in another order", was_end, now_end, whole=True)
     gone, come = _names((before - after).keys()), _names((after - before).keys())
     if set(gone) == set(come):
-        value = _value(_Difference(was, now, at, was_end, now_end))
-        if value is not None:
+        difference = _Difference(was, now, at, was_end, now_end)
+        value = _value(difference)
+        # In a description a word such as "files" labels nothing: what is no value by its own form is a definition that changed.
+        if value is not None and (value[0] not in _BY_LABEL or difference.touches(_PATH) or difference.touches(_MAIL)):
             return Change(*value, was_end, now_end)
         return Change(
             "tools-built-per-request", f"the definition of {', '.join(gone[:3])} changed", was_end, now_end, whole=True

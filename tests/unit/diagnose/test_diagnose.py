@@ -110,6 +110,15 @@ def test_a_tool_description_with_a_clock():
     assert (one.rule, one.path) == ("clock-in-prefix", "tools")
 
 
+def test_a_tool_description_whose_words_look_like_labels():
+    tools = [
+        [{"type": "function", "function": {"name": "ls", "description": f"Lists files of {word}", "parameters": {}}}]
+        for word in ("alpha", "beta", "gamma")
+    ]
+    found = run([{"messages": [system(RULES), user("hi")], "tools": sent} for sent in tools])
+    assert {one.rule for one in found.divergences} == {"tools-built-per-request"}
+
+
 def cut(turn, old):
     return old[2:] if turn == 3 else old
 
@@ -161,7 +170,11 @@ def test_the_relative_is_the_latest_of_equals():
         ("Today is Monday, March 2, 2026.\n", "Today is Tuesday, March 3, 2026.\n", "clock-in-prefix"),
         ("Now 3:15 PM.\n", "Now 3:16 PM.\n", "clock-in-prefix"),
         ("It is 1772614800 now.\n", "It is 1772614861 now.\n", "clock-in-prefix"),
+        ("Datum: 4. März 2026\n", "Datum: 5. März 2026\n", "clock-in-prefix"),
         ("cwd: /srv/app/one\n", "cwd: /srv/app/two\n", "host-state-in-prefix"),
+        ("Working directory: /home/u/proj1\n", "Working directory: /home/u/proj2\n", "host-state-in-prefix"),
+        ("Session s1.\n", "Session s2.\n", "user-data-before-shared"),
+        ("step4 of the plan\n", "step5 of the plan\n", "counter-in-prefix"),
         ("Branch: main\n", "Branch: fix-typo\n", "host-state-in-prefix"),
         ("Customer: Ada\n", "Customer: Yusuf\n", "user-data-before-shared"),
         ("You write to Ada Moreno.\n", "You write to Jonas Beck.\n", "user-data-before-shared"),
