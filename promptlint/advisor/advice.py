@@ -19,7 +19,16 @@ from promptlint.advisor.estimate import (
     traffic,
 )
 from promptlint.advisor.verdict import Facts, Reason, RuleBook, Verdict, decide
-from promptlint.advisor.workload import BlockSpec, Workload, best_order, check, synthesise, tokens_of, warm_up
+from promptlint.advisor.workload import (
+    MAX_REQUESTS,
+    BlockSpec,
+    Workload,
+    best_order,
+    check,
+    synthesise,
+    tokens_of,
+    warm_up,
+)
 from promptlint.caches.breakpoint import ProviderCache
 from promptlint.caches.request import Request
 from promptlint.catalog.engines import Caveat, load_engines
@@ -91,7 +100,10 @@ def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True, giv
     found, tuned = levers(workload, base, engines, given)
     facts = _facts(workload, pool, requests, engines, base, found, tuned, bound, book, given)
     verdict = decide(facts, book)
-    reasons = _reasons(facts, workload, verdict)
+    reasons = _reasons(facts, workload, verdict, book)
+    if not facts["plain_attention"]:  # these would be the figures of another model
+        engines = []
+        found = [pair for pair in found if pair[0].name == "prompts" and verdict.verdict == "fix-prompts-first"]
     changes = [
         *_would_change(facts, verdict, book),
         *(_tipping(workload, pool, requests, facts, book) if tipping else ()),
@@ -104,7 +116,7 @@ def advise_pool(workload: Workload, book: RuleBook, *, tipping: bool = True, giv
         facts,
         verdict,
         reasons,
-        _caveats(workload, pool),
+        _caveats(workload, pool, base, requests),
         tuple(changes),
         () if workload.order == "mixed" or given else tuple(block.label for block in workload.prompt),
         () if given else tuple(block.label for block in best_order(workload.prompt)),
@@ -346,6 +358,7 @@ def _cache_gain(workload: Workload, pool: Pool, base: EngineResult, given: Given
     return on.requests_per_second / off.requests_per_second
 
 
+_LOW, _HIGH = "engine_factor_low", "engine_factor_high"  # stand for a source that names the threshold
 _UNITS = {
     "hit_rate": ("share of prompt tokens", _SIMULATED),
     "content_bound": ("share of prompt tokens", "cache without limit"),
@@ -366,10 +379,10 @@ _UNITS = {
     "tuning.hit_rate_gain": ("share of prompt tokens", _SIMULATED),
     "tuning.gain": ("factor on requests a second", _SIMULATED),
     "engine_gain": ("SGLang / vLLM, requests a second", _SIMULATED),
-    "engine_gain_low": ("SGLang / vLLM at the low end", f"simulation x 0.95, {_RULE}"),
-    "engine_gain_high": ("SGLang / vLLM at the high end", f"simulation x 1.29, {_RULE}"),
+    "engine_gain_low": ("SGLang / vLLM at the low end", _LOW),
+    "engine_gain_high": ("SGLang / vLLM at the high end", _HIGH),
     "engine_gain_tuned": ("SGLang / vLLM after tuning", _SIMULATED),
-    "engine_gain_tuned_low": ("SGLang / vLLM after tuning, low end", f"simulation x 0.95, {_RULE}"),
+    "engine_gain_tuned_low": ("SGLang / vLLM after tuning, low end", _LOW),
     "measured_ratio": ("SGLang / vLLM, requests a second", "your own measurement"),
     "attention": ("", "rules/models"),
     "penalty_unknown": ("", "rules/engines/sglang.toml"),
@@ -389,11 +402,25 @@ _ALWAYS = (
 )
 
 
-def _reasons(facts: Facts, workload: Workload, verdict: Verdict) -> tuple[Reason, ...]:
+def _unit(name: str, book: RuleBook) -> tuple[str, str]:
+    """Unit and source of a fact."""
+    unit, source = _UNITS.get(name, ("", "workload"))
+    return unit, f"simulation x {book.thresholds[source]:.2f}, {_RULE}" if source in {_LOW, _HIGH} else source
+
+
+_UNMODELLED = (
+    "attention",
+    "content_bound",
+    "prompts.hit_rate_gain",
+)  # what can be said of a model whose attention is not modelled
+
+
+def _reasons(facts: Facts, workload: Workload, verdict: Verdict, book: RuleBook) -> tuple[Reason, ...]:
     """The facts that the deciding rule looked at, then those that every reader asks for."""
     decided = [condition.split()[0] for condition in verdict.rule.when]
-    names = [name for name in (*decided, *_ALWAYS, "measured_ratio", "prompts.hit_rate_gain") if name in facts]
-    reasons = [Reason(name, facts[name], *_UNITS.get(name, ("", "workload"))) for name in dict.fromkeys(names)]
+    asked = (*_ALWAYS, "measured_ratio", "prompts.hit_rate_gain") if facts["plain_attention"] else _UNMODELLED
+    names = [name for name in dict.fromkeys((*decided, *asked)) if name in facts and name != "plain_attention"]
+    reasons = [Reason(name, facts[name], *_unit(name, book)) for name in names]
     if workload.structured:
         potential = (
             1 / (1 - workload.structured * workload.forced)
@@ -411,12 +438,23 @@ def _reasons(facts: Facts, workload: Workload, verdict: Verdict) -> tuple[Reason
     return tuple(reasons)
 
 
-def _caveats(workload: Workload, pool: Pool) -> tuple[str, ...]:
+def _caveats(workload: Workload, pool: Pool, base: EngineResult, requests: Sequence[Request]) -> tuple[str, ...]:
     found = [f"{caveat.fact} ({caveat.source}, {caveat.on})" for caveat in _applying(workload, pool)]
     model, gpu = pool.model, pool.gpu
     if model.special_attention:
         found.append(
-            f"{model.name} has {model.special_attention} attention: prefix reuse of such layers is not modelled, so hit rates and throughputs here are those of a model without it"
+            f"{model.name} has {model.special_attention} attention: prefix reuse of such layers is not modelled, so no figure of an engine is given; the content bound counts equal tokens only"
+        )
+    elif workload.arrivals and workload.arrivals > base.requests_per_second:
+        found.append(
+            f"{workload.arrivals:g} requests a second arrive and {base.requests_per_second:.2f} can be served: the queue grows without end, and times to the first token "
+            "are those of the requests that were simulated"
+        )
+    values = max((block.distinct for block in workload.prompt), default=0)
+    if values * 4 > len(requests):
+        found.append(
+            f"{len(requests):,} requests are simulated for a block of {values:,} values: reuse of values that come back later than that is not seen; "
+            f"set `requests` (up to {MAX_REQUESTS:,}) to see more of it"
         )
     if model.is_moe:
         found.append(

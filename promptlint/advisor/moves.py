@@ -90,8 +90,8 @@ def rewrite(name: str, records: Sequence[Record]) -> Group | None:
         if found is None:
             continue
         kept_by_session, pieces = found
-        single = slot.get(records[0]) is not None and _is_single(records[0])
-        stays = kept_by_session or single
+        # Ahead of one question and no history the end of the text is as good a place as any, and the one that changes least.
+        stays = kept_by_session or not any(map(_has_history, records))
         values = len({varying for _, varying in pieces})
         for record, (stable, varying) in zip(changed, pieces, strict=True):
             slot.put(record, stable + _glued(stable, varying) if stays else stable)
@@ -133,6 +133,11 @@ def _outline(record: Record) -> tuple[str, ...]:
         parts.append("system")
     rest = len(messages) - heads
     return (*parts, *(("history",) if rest > 1 else ()), *(("question",) if rest else ()))
+
+
+def _has_history(record: Record) -> bool:
+    """Whether messages of earlier turns stand ahead of the newest one."""
+    return sum(message.get("role") not in _HEAD_ROLES for message in record.messages or ()) > 1
 
 
 def _is_single(record: Record) -> bool:

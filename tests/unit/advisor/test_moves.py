@@ -56,6 +56,12 @@ def test_what_a_session_keeps_stays_in_its_text_behind_the_fixed_part():
     assert found.records[0].messages[-1]["content"] == "hi"
 
 
+def test_without_a_history_the_varying_part_stays_in_its_text():
+    found = rewrite("bot", [chat(f"Write to customer {number}.\n{RULES}", f"question {number}") for number in range(8)])
+    assert found.records[3].messages[0]["content"] == f"{RULES}Write to customer 3.\n"
+    assert found.records[3].messages[-1]["content"] == "question 3"
+
+
 def test_a_question_ahead_of_its_examples():
     shots = "".join(
         f"Question: what is {n} and {n}?\nAnswer: it is {2 * n} because {n} and {n} make {2 * n}.\n\n" for n in range(8)

@@ -82,6 +82,39 @@ def test_a_good_order_is_left_alone(tmp_path):
     )
 
 
+def test_what_a_process_keeps_is_not_moved(tmp_path):
+    assert (
+        proposals(
+            tmp_path,
+            """
+            import os
+
+            REGION = os.environ["REGION"]
+
+            def answer(question):
+                system = f"You answer in {REGION}.\\n{RULES}"
+                return client.chat.completions.create(
+                    model="gpt-4o-mini", messages=[{"role": "system", "content": system}, {"role": "user", "content": question}]
+                )
+            """,
+        )
+        == []
+    )
+
+
+def test_below_the_provider_s_minimum_the_figures_are_those_of_a_server(tmp_path):
+    (found,) = proposals(
+        tmp_path,
+        """
+        def answer(question):
+            return client.chat.completions.create(model="gpt-4o-mini", messages=[{"role": "user", "content": question + "\\n" + EXAMPLES}])
+        """,
+    )
+    assert found.hit_rate_then > 0.8
+    assert (found.by_terms, found.money_saved) == (False, None)
+    assert any("server of one's own" in move for move in found.moved)
+
+
 def test_call_sites_that_share_texts_get_one_order(tmp_path):
     found = proposals(
         tmp_path,

@@ -145,6 +145,9 @@ def test_attention_that_is_not_modelled_is_measured_first():
     assert (found.verdict.verdict, found.verdict.rule.name) == ("measure-first", "attention that is not modelled")
     assert any("sliding-window" in caveat for caveat in found.caveats)
     assert any("dense models" in caveat for caveat in found.caveats)
+    assert not found.engines  # they would be figures of another model
+    assert {reason.fact for reason in found.reasons} == {"attention", "content_bound", "prompts.hit_rate_gain"}
+    assert verdict(replace(found.workload, measured={"sglang": 12.0, "vllm": 10.0})) == "adopt-sglang"
 
 
 def test_page_one_is_not_credited_where_it_cannot_be_set():
@@ -179,6 +182,32 @@ def test_a_low_observed_rate_ends_with_causes_and_commands():
     assert len(found.causes) >= 3
     assert all(cause.confirm_with.startswith("promptlint ") for cause in found.causes)
     assert "head of the prompt" in found.causes[0].cause  # nothing else in the description explains it
+
+
+def test_a_load_that_cannot_be_served_is_said():
+    slow = replace(example("rag_one_document"), requests=40, concurrency=8, arrivals=0.2)
+    assert not any("grows without end" in caveat for caveat in advise_pool(slow, BOOK, tipping=False).caveats)
+    found = advise_pool(replace(slow, arrivals=500.0), BOOK, tipping=False)
+    assert any("500 requests a second arrive" in caveat for caveat in found.caveats)
+
+
+def test_values_that_the_simulated_requests_are_too_few_for_are_said():
+    many = blocks(replace(example("multi_tenant_chat"), requests=120), "system", distinct=5000)
+    assert any("a block of 5,000 values" in caveat for caveat in advise_pool(many, BOOK, tipping=False).caveats)
+
+
+def test_sources_name_the_thresholds_in_force():
+    book = replace(BOOK, thresholds={**BOOK.thresholds, "engine_factor_low": 0.9})
+    found = advise_pool(replace(example("rag_one_document"), requests=40, concurrency=8), book, tipping=False)
+    low = next(reason for reason in found.reasons if reason.fact == "engine_gain_low")
+    assert low.source == "simulation x 0.90, rules/verdict.toml"
+
+
+def test_caches_are_warm_before_engines_are_compared():
+    # Answers of one token and few requests: a cold start would decide, in which identical prompts of one batch miss in SGLang alone.
+    few = replace(example("rag_one_document"), output=1, requests=80, concurrency=16)
+    # A block of 16 tokens is computed again more often than a page of one: that much is left between the engines.
+    assert 1.0 <= float(advise_pool(few, BOOK, tipping=False).facts["engine_gain"]) < 1.2
 
 
 def test_the_tipping_point_is_named():
