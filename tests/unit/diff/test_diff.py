@@ -235,6 +235,23 @@ def test_the_working_tree_is_the_head_by_default(tmp_path):
     assert "0.3 % on `app.py::ask`" in promptlint("diff", "HEAD", cwd=folder).stdout
 
 
+def test_a_workload_gets_its_verdict(tmp_path):
+    folder = project(tmp_path / "p", app=STILL)
+    done = promptlint(
+        "diff",
+        ".",
+        ".",
+        "--workload",
+        ROOT / "examples/workloads/unique_prompts.yaml",
+        "--output-format",
+        "json",
+        cwd=folder,
+    )
+    (verdict,) = json.loads(done.stdout)["verdicts"]
+    assert verdict["verdict"] == "stay-on-vllm"
+    assert verdict["because"]
+
+
 def test_complaints(tmp_path):
     folder = project(tmp_path / "p", app=STILL)
     commit(folder)
