@@ -157,6 +157,8 @@ class Calls(Methods):
             for value in arguments.all():
                 self.note_loose(value, node, frame)
             return self.unknown(expression, span, frame, name=info.name)
+        if captured is None and info.cls is not None:
+            captured = self.class_frames.get(id(info.cls))
         key = self._memo_key(info, receiver, arguments, node, frame) if captured is None else None
         if key is not None:
             known = self._memo.get(key)
@@ -474,7 +476,8 @@ class Calls(Methods):
             repeated = any(one.function is method for one in self.stack)
             if repeated or len(self.stack) > MAX_DEPTH or self.steps > self.soft:
                 return
-            inner = self.frame_for(method, value, None, frame if arguments is not None else None)
+            captured = self.class_frames.get(id(method.cls))
+            inner = self.frame_for(method, value, captured, frame if arguments is not None else None)
             inner.at_import = frame.at_import and arguments is not None
             if arguments is None:
                 self.open_parameters(method, inner, value)

@@ -194,6 +194,7 @@ class Core:
         self.sent = 0  # calls that send, silent evaluation included
         self.silent = 0  # above 0: evaluation must not report prompts
         self.module_frames: dict[int, Frame] = {}
+        self.class_frames: dict[int, Frame] = {}  # by class: the call of the function that last defined it
         self.unresolved: list[Unresolved] = []
         self.facts: dict[str, NameFact] = {}
         self.sending: frozenset[str] = frozenset()  # last names of the calls that may send a prompt

@@ -209,6 +209,8 @@ class Statements(Expressions):
         info = frame.module.classes.get(id(node))
         if info is not None:
             self.journal.set(frame.locals, node.name, Class(info))
+            if frame.function is not None:
+                self.class_frames[id(info)] = frame  # its methods see the names of the function around it
         return False
 
     def _do_Import(self, node: ast.Import, frame: Frame) -> bool:

@@ -520,3 +520,21 @@ def matched(prompt: Prompt) -> str:
 )
 def test_blanks_at_the_end_of_loops_and_choices(sink: Sink, text: str, expected: str) -> None:
     assert matched(sink(chat(text, "", "client, docs"))) == expected
+
+
+def test_a_class_in_a_function_sees_the_names_around_it(sink: Sink) -> None:
+    prompt = sink(
+        "def ask(client, question):\n    rules = 'Answer briefly. '\n\n    class Writer:\n        def __init__(self, tone):\n            self.lead = rules + tone\n\n"
+        "        def text(self):\n            return self.lead + rules\n\n"
+        "    return client.chat.completions.create(messages=[{'role': 'system', 'content': Writer('Be kind. ').text()}])\n"
+    )
+    assert fixed(prompt) == "Answer briefly. Be kind. Answer briefly. "
+
+
+@pytest.mark.parametrize("pick", ["WRITERS[style]", "WRITERS.get(style)", "WRITERS.get(style, plain)"])
+def test_a_table_of_functions_is_a_choice(sink: Sink, pick: str) -> None:
+    prompt = sink(
+        "def plain(x):\n    return f'Plain: {x}'\n\ndef rich(x):\n    return f'Rich: {x}'\n\nWRITERS = {'plain': plain, 'rich': rich}\n\n"
+        + chat(f"{pick}(question)", "", "client, question, style")
+    )
+    assert matched(prompt) == "[Plain: _|Rich: _]"
