@@ -30,7 +30,7 @@ from promptlint.github.api import Api, ApiError
 from promptlint.github.comment import BOT, Run, post
 from promptlint.github.event import Workflow, dig
 from promptlint.report.diff import json as diff_json
-from promptlint.report.diff_markdown import markdown
+from promptlint.report.diff_markdown import MAX_SUMMARY, markdown
 from promptlint.report.diff_model import DiffReport, from_json
 from promptlint.report.github import within_limits
 from promptlint.report.model import CheckReport
@@ -147,9 +147,14 @@ def _base(workflow: Workflow, checkout: Path) -> str | None:
 
 
 def _alone(report: CheckReport) -> str:
+    """The summary where there is nothing to compare with: whole, or its leading lines with a notice."""
     from promptlint.report.markdown import markdown as check_markdown
 
-    return check_markdown(report)[:1_000_000]
+    text = check_markdown(report)
+    if len(text.encode()) <= MAX_SUMMARY:
+        return text
+    head = text.encode()[: MAX_SUMMARY - 100].decode("utf-8", "ignore").rpartition("\n")[0]
+    return head + ("\n</details>" if "<details>" in head else "") + "\n\nCut to fit: the JSON report has all.\n"
 
 
 def _write_files(asked: Asked, diff: DiffReport, report: CheckReport) -> dict[str, str]:

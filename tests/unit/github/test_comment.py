@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from diff_sample import changes
 from github_stub import EVENTS, REPOSITORY, Stub
-from report_sample import everything, finding
+from report_sample import everything, finding, report
 
 from promptlint.app.diff import Side, compare
 from promptlint.errors import UserError
-from promptlint.github import Asked, deliver
+from promptlint.github import Asked, _alone, deliver
 from promptlint.github.api import Api, ApiError
 from promptlint.github.comment import Run, body_of, post
 from promptlint.github.event import Workflow
@@ -213,6 +213,15 @@ def test_annotations_stay_within_what_is_shown():
     ]
     assert lines[-1].endswith("::16 more findings: the step summary and the report list them")
     assert within_limits([]) == ""
+
+
+def test_a_summary_without_a_base_is_cut_too():
+    findings = tuple(finding(path=f"{'ü' * 200}/{number}.py", message="@you " * 50) for number in range(900))
+    text = _alone(report(*findings))
+    assert len(text.encode()) <= 1_000_000
+    assert text.endswith("Cut to fit: the JSON report has all.\n")
+    assert text.count("<details>") == text.count("</details>")
+    assert "Cut to fit" not in _alone(report(*findings[:3]))
 
 
 # The workflow_run half: the artifact is a stranger's word.
