@@ -7,6 +7,7 @@ that may be roots; nothing here evaluates.
 from __future__ import annotations
 
 import ast
+import itertools
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -163,7 +164,7 @@ class Index:
         self._resolved: dict[tuple[Path, str], Path | None] = {}
         self.unread: list[Unread] = []
         self._named: dict[str, list[FunctionInfo]] = {}
-        self._named_at = -1
+        self._named_at = 0
 
     # ---- names of modules
 
@@ -250,13 +251,10 @@ class Index:
 
     def functions_named(self, name: str) -> list[FunctionInfo]:
         """Functions and methods of the parsed files with a name."""
-        count = len(self._modules)
-        if count != self._named_at:
-            self._named_at = count
-            self._named = {}
-            for module in self.parsed:
-                for info in module.functions:
-                    self._named.setdefault(info.name, []).append(info)
+        for module in itertools.islice(self._modules.values(), self._named_at, None):
+            for info in module.functions if module is not None else ():
+                self._named.setdefault(info.name, []).append(info)
+        self._named_at = len(self._modules)
         return self._named.get(name, [])
 
     @property

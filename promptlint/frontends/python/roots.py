@@ -51,7 +51,8 @@ from promptlint.source import Span
 __all__ = ["Interpreter"]
 
 MAX_CALLERS = 16  # callers of one function that are followed
-MAX_CALLERS_LEAN = 3  # the same, once a project has used up its allowance
+_LAST_RANK = 2
+MAX_CALLERS_LEAN = 1  # the same, once a project has used up its allowance
 MAX_VARIANTS = 12  # prompts of one sink that differ by caller
 MAX_SUBCLASSES = 6  # classes on which an inherited method is evaluated
 _FILLING = frozenset(
@@ -190,9 +191,15 @@ class Interpreter(Hooks):
         modules = [module for path in paths if (module := self.index.module(path)) is not None]
         for module in modules:
             self._name_constants(module)
-        for module in modules:
-            for function in self._entries(module):
-                self.visit(function)
+        roots = [
+            (self._rank(function, reasons), function)
+            for module in modules
+            for function, reasons in self._entries(module)
+        ]
+        roots.sort(
+            key=lambda root: root[0]
+        )  # stable: what is most likely a prompt takes the allowance of a large project first
+        self._visit_all(roots)
         self._follow_callers()
         for module in modules:
             if self._imports_sdk(module):
@@ -204,8 +211,32 @@ class Interpreter(Hooks):
             self._module_literals(module)
         return self._settled()
 
-    def _entries(self, module: Module) -> Iterator[FunctionInfo]:
-        chosen: dict[int, FunctionInfo] = {}
+    def _visit_all(self, roots: list[tuple[int, FunctionInfo]]) -> None:
+        """Visit the roots in this order. Once the allowance is spent, those of the last rank are only counted."""
+        for position, (rank, function) in enumerate(roots):
+            if rank == _LAST_RANK and self.total > ALLOWANCE:
+                place = function.module.source.path
+                reason = f"{len(roots) - position} functions without a prompt in sight were not followed: the project is too large"
+                self.index.unread.append(Unread(place, function.node.lineno, reason))
+                return
+            self.visit(function)
+
+    def _rank(self, function: FunctionInfo, reasons: set[str]) -> int:
+        """How soon a root is evaluated: 0 for calls and messages with text at hand, 1 for texts that look like prompts, 2 for the rest."""
+        if not features_of(function.node).text:
+            return _LAST_RANK
+        if reasons & {"send", "role"}:
+            return 0
+        return 1 if self._holds_prompt(function) else _LAST_RANK
+
+    def _holds_prompt(self, function: FunctionInfo) -> bool:
+        """Whether the function's long literals, taken together, look like a prompt."""
+        texts = [_fixed_text(node) for node, owner, _ in function.module.literals if owner is function]
+        return promptlike.score(" ".join(texts), function.name, ("f-string",), has_slots=True).is_prompt
+
+    def _entries(self, module: Module) -> Iterator[tuple[FunctionInfo, set[str]]]:
+        """The functions of a module that may build or send a prompt, and why: send, fill, literal, role."""
+        chosen: dict[int, set[str]] = {}
         imports = self._imports_sdk(module)
         for written, places in module.calls.items():
             name = imported_name(module, written)
@@ -213,19 +244,21 @@ class Interpreter(Hooks):
             if not filling and name not in self._sink_names:
                 continue
             for place in places:
-                if place.function is None or id(place.function) in chosen:
+                if place.function is None:
                     continue
-                if (filling and _is_promptish(place.node)) or (not filling and self._may_send(name, place, imports)):
-                    chosen[id(place.function)] = place.function
+                if filling and _is_promptish(place.node):
+                    chosen.setdefault(id(place.function), set()).add("fill")
+                elif not filling and self._may_send(name, place, imports):
+                    chosen.setdefault(id(place.function), set()).add("send")
         for _, function, docstring in module.literals:
             if function is not None and (not docstring or function.decorators):
-                chosen.setdefault(id(function), function)
+                chosen.setdefault(id(function), set()).add("literal")
         for _, function in module.roles:
             if function is not None:
-                chosen.setdefault(id(function), function)
+                chosen.setdefault(id(function), set()).add("role")
         for info in module.functions:
             if id(info) in chosen and not isinstance(info.node, ast.Lambda):
-                yield info
+                yield info, chosen[id(info)]
 
     def _imports_sdk(self, module: Module) -> bool:
         for statements in module.bindings.values():
@@ -266,7 +299,9 @@ class Interpreter(Hooks):
 
     def visit(self, info: FunctionInfo) -> None:
         """Evaluate a function from outside, once for each class that it may run on."""
-        for receiver in self._receivers(info):
+        receivers: list[Value | None] = []
+        self._guarded(info.module, info.node.lineno, info.qualname, lambda: receivers.extend(self._receivers(info)))
+        for receiver in receivers:
             key = (id(info), id(receiver.info) if isinstance(receiver, Object) else 0)
             if key in self._entered:
                 continue
@@ -712,3 +747,10 @@ def _percent(text: str) -> Iterator[Field | tuple[int, int]]:
     from promptlint.frontends.python.text import percent_fields
 
     return percent_fields(text)
+
+
+def _fixed_text(node: ast.expr) -> str:
+    """The fixed characters of a literal."""
+    if isinstance(node, ast.JoinedStr):
+        return " ".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+    return str(node.value) if isinstance(node, ast.Constant) else ""
