@@ -194,6 +194,16 @@ def _advise_provider(workload: Workload, book: RuleBook) -> PoolAdvice:
         Reason("input_cost", now.cost, "share of the uncached input price, writes included", source),
         Reason("input_cost_then", then.cost, "the same in the best order", source),
     ]
+    if terms.input_price is not None:
+        facts |= {
+            "input_dollars": now.dollars(terms.input_price),
+            "input_dollars_then": then.dollars(terms.input_price),
+        }
+        prices = f"{terms.input_price:g} $ per million input tokens, {terms.title}, {terms.verified}"
+        reasons += [
+            Reason("input_dollars", now.dollars(terms.input_price), "$ per 1,000 requests, writes included", prices),
+            Reason("input_dollars_then", then.dollars(terms.input_price), "the same in the best order", prices),
+        ]
     if terms.read is not None:
         reasons.append(
             Reason(
@@ -207,7 +217,9 @@ def _advise_provider(workload: Workload, book: RuleBook) -> PoolAdvice:
     caveats += [f"a prefix below {terms.minimum:,} tokens is not cached"] if terms.minimum else []
     lever = Lever(
         "prompts",
-        "blocks in the order " + ", ".join(block.label for block in orders[1]),
+        "blocks in the order "
+        + ", ".join(block.label for block in orders[1])
+        + "; the gain is a factor on the input's cost",
         then.hit_rate,
         then.hit_rate - now.hit_rate,
         0.0,
@@ -235,6 +247,11 @@ def _advise_provider(workload: Workload, book: RuleBook) -> PoolAdvice:
 class _ProviderRun:
     hit_rate: float
     cost: float  # of the input, as a share of its uncached price
+    prompt: float  # tokens of a request
+
+    def dollars(self, price: float) -> float:
+        """What the input of 1,000 requests costs at so many dollars per million tokens."""
+        return self.cost * self.prompt * price / 1000
 
 
 def _provider_run(workload: Workload, terms: Terms, order: Sequence[BlockSpec] | None) -> _ProviderRun:
@@ -245,7 +262,8 @@ def _provider_run(workload: Workload, terms: Terms, order: Sequence[BlockSpec] |
         sum(getattr(one, name) for one in kept) for name in ("prompt_tokens", "cached_tokens", "written_tokens")
     )
     read = 1.0 if terms.read is None else terms.read
-    return _ProviderRun(cached / prompt, (prompt - cached - written + cached * read + written * terms.write()) / prompt)
+    paid = prompt - cached - written + cached * read + written * terms.write()
+    return _ProviderRun(cached / prompt, paid / prompt, prompt / len(kept))
 
 
 def _check_observed(workload: Workload, bound: float) -> None:
@@ -516,6 +534,10 @@ def _would_change(facts: Facts, verdict: Verdict, book: RuleBook) -> list[str]:
             "the cost of disabled CUDA graphs once it is known: set decode_penalty.sglang to the measured factor (1 if graphs can be captured)"
         )
     if facts.get("current") == "provider":
+        if verdict.verdict == "fix-prompts-first":
+            changes.append(
+                "once the prompt is in the recommended order: what is left is to stay, and to compare the bill with that of a server of one's own"
+            )
         return changes
     if not facts.get("measured") and not any("your own run" in change for change in changes):
         changes.append(
@@ -602,10 +624,10 @@ def _causes(workload: Workload, facts: Facts) -> tuple[Cause, ...]:
         )
     rows.append(
         (
-            (0.2 if tight < 1 else 0.9) * gap,
+            (0.2 * tight if tight < 1 else 0.9) * gap,
             Cause(
                 "the cache is too small, and evicts",
-                f"the pool pressure is {tight:.1f}; from 1 on, something that would be reused is evicted",
+                f"the pool pressure is {tight:.2f}; from 1 on, something that would be reused is evicted",
                 "promptlint simulate TRAFFIC --curve",
             ),
         )
@@ -631,4 +653,4 @@ def _causes(workload: Workload, facts: Facts) -> tuple[Cause, ...]:
                 ),
             )
         )
-    return tuple(cause for _, cause in sorted(rows, key=lambda row: -row[0]))
+    return tuple(cause for weight, cause in sorted(rows, key=lambda row: -row[0]) if weight > 0)

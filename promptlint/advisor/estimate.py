@@ -521,8 +521,3 @@ def bounds(workload: Workload, pool: Pool, hit_rate: float) -> dict[str, float]:
         "simple": speedup_bound(hit_rate),
         "amdahl": amdahl_bound(hit_rate, state.prefill_share),
     }
-
-
-def mixed_blocks(workload: Workload) -> Sequence[BlockSpec]:
-    """The blocks in the order in which they are sent today; empty when it differs from request to request."""
-    return () if workload.order == "mixed" else workload.prompt

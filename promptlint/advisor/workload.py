@@ -161,6 +161,7 @@ def load_workloads(path: Path, *, described: bool = True) -> list[Workload]:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
     data = load_yaml(text, str(path))
+    _refuse_repeated_keys(text, path)
     if not isinstance(data, dict):
         raise UserError(f"{path}: a mapping of fields is expected")
     shared = {key: value for key, value in data.items() if key != "pools"}
@@ -176,6 +177,25 @@ def load_workloads(path: Path, *, described: bool = True) -> list[Workload]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"{path}: pools: two are called {_short(twice)}")
     return found
+
+
+def _refuse_repeated_keys(text: bytes, path: Path) -> None:
+    """YAML lets the last of two equal keys win; nobody can know which one is meant."""
+    import yaml
+
+    stack, seen = [yaml.compose(text, yaml.SafeLoader)], set()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+            if twice := next((key for key in keys if keys.count(key) > 1), None):
+                raise UserError(f"{path}: {twice}: stands twice in the mapping of line {node.start_mark.line + 1}")
+            stack += [value for _, value in node.value]
+        else:
+            stack += node.value
 
 
 def _workload(path: Path, data: Mapping[str, Any], number: int) -> Workload:

@@ -663,7 +663,9 @@ def _reordering(pool: PoolAdvice) -> list[Reordering]:
             now,
             prompts.hit_rate,
             workload.prompt_tokens * prompts.hit_rate_gain,
-            None,
+            float(pool.facts["input_dollars"]) - float(pool.facts["input_dollars_then"])
+            if "input_dollars" in pool.facts
+            else None,
             "unsafe: moving text changes what the model reads; compare answers before and after",
             ("blocks by how long they stay the same, longest first",),
             "",
@@ -676,22 +678,26 @@ def _assumptions(pools: Sequence[PoolAdvice], book: RuleBook, *, given: bool) ->
     if not pools:
         return {}
     found: dict[str, Any] = {
-        "engines_on": "the given traffic" if given else "synthetic traffic, from the workload description",
-        "engines": "SGLang 0.5.23 and vLLM 0.32.0 as modelled by promptlint; the engine factor beyond that is "
-        f"{book.thresholds['engine_factor']:.2f}, range {book.thresholds['engine_factor_low']:.2f} to {book.thresholds['engine_factor_high']:.2f}",
-        "warm_up": "the first fifth of the requests, and at least one of each session under way, fills the caches before the clock starts",
-        "cost_model": "roofline over rules/hardware and rules/models; checked against measured kernel times within 3 to 13 %",
+        "prompts": "the given traffic" if given else "synthetic traffic, from the workload description",
     }
+    if any(pool.pool is not None for pool in pools):
+        low, high = book.thresholds["engine_factor_low"], book.thresholds["engine_factor_high"]
+        found |= {
+            "engines": "SGLang 0.5.23 and vLLM 0.32.0 as modelled by promptlint; the engine factor beyond that is "
+            f"{book.thresholds['engine_factor']:.2f}, range {low:.2f} to {high:.2f}",
+            "warm_up": "the first fifth of the requests, and at least one of each session under way, fills the caches before the clock starts",
+            "cost_model": "roofline over rules/hardware and rules/models; checked against measured kernel times within 3 to 13 %",
+        }
     for pool in pools:
         workload = pool.workload
         prefix = f"{workload.name}: " if len(pools) > 1 else ""
         found[f"{prefix}requests"] = workload.requests or default_requests(workload)
-        found[f"{prefix}load"] = (
-            f"{workload.arrivals:g} requests a second for times, {workload.concurrency} under way at saturation"
-            if workload.arrivals
-            else f"{workload.concurrency} requests under way"
-        )
         if pool.pool is not None:
+            found[f"{prefix}load"] = (
+                f"{workload.arrivals:g} requests a second for times, {workload.concurrency} under way at saturation"
+                if workload.arrivals
+                else f"{workload.concurrency} requests under way"
+            )
             found[f"{prefix}pool"] = (
                 f"{pool.pool.tokens:,} tokens a replica ({workload.model} on {workload.gpu}, tensor parallel {workload.tensor_parallel}, KV in {workload.kv_dtype})"
             )

@@ -249,7 +249,8 @@ def _verdict_lines(row: VerdictRow) -> list[str]:
 
 
 def _lever_lines(rows: Sequence[LeverRow]) -> list[str]:
-    if not rows:
+    rows = [row for row in rows if row.alone["requests_per_second"]]
+    if not rows:  # a provider's throughput is nobody's lever; what another order saves stands above
         return []
     lines = ["  lever      alone: hit rate, throughput, GPUs    in best order            change"]
     for row in rows:

@@ -122,8 +122,8 @@ class _Difference:
         return max(self.was_end, self.now_end) - self.at
 
     def touches(self, pattern: re.Pattern[str]) -> bool:
-        """Whether in both texts a match of the pattern reaches into the differing stretch."""
-        return _reaches(self.was, self.at, self.was_end, pattern) and _reaches(self.now, self.at, self.now_end, pattern)
+        """Whether in both texts a match of the pattern covers the first difference: what differs further on is another value."""
+        return _covers(self.was, self.at, pattern) and _covers(self.now, self.at, pattern)
 
     def reordered(self) -> list[str]:
         """The items of the new text where both texts hold the same ones in another order: within the lines that differ, or to the end."""
@@ -143,12 +143,9 @@ class _Difference:
         return line[: word.start()] if word else line
 
 
-def _reaches(text: str, start: int, end: int, pattern: re.Pattern[str], reach: int = 48) -> bool:
-    low = max(0, start - reach)
-    end = max(end, start + 1)
-    return any(
-        match.start() + low <= end and match.end() + low >= start for match in pattern.finditer(text[low : end + reach])
-    )
+def _covers(text: str, at: int, pattern: re.Pattern[str], reach: int = 48) -> bool:
+    low = max(0, at - reach)
+    return any(match.start() + low <= at <= match.end() + low for match in pattern.finditer(text[low : at + reach + 1]))
 
 
 def classify(was: Sequence[Part], now: Sequence[Part], depth: int, chars: int, *, same_site: bool = True) -> Change:

@@ -175,6 +175,9 @@ def _predict(sites: Sequence[Site], causes: Sequence[Factor | _Outside], around:
 
 
 def _likely(observed: float, predicted: float, causes: Sequence[Factor | _Outside]) -> Likely:
+    if not causes and observed - predicted > CERTAIN:
+        why = f"{predicted:.1%} is expected with no fault at all, {observed:.1%} was observed: the traffic repeats more than is assumed, or other prompts are sent too"
+        return Likely("more is reused than this code explains", why, "promptlint traffic stats TRAFFIC --code .")
     if not causes:
         return Likely("the prompts allow no more", f"{predicted:.1%} is expected with no fault at all; {observed:.1%} was observed", "promptlint show .")  # fmt: skip
     why = "; ".join(one.why for one in causes if isinstance(one, _Outside))

@@ -210,6 +210,19 @@ def test_caches_are_warm_before_engines_are_compared():
     assert 1.0 <= float(advise_pool(few, BOOK, tipping=False).facts["engine_gain"]) < 1.2
 
 
+def test_a_rate_that_was_to_be_expected_has_one_cause():
+    unique = replace(example("unique_prompts"), observed_hit_rate=0.0, requests=60)
+    assert [cause.cause for cause in advise_pool(unique, BOOK, tipping=False).causes] == ["the prompts share little"]
+
+
+def test_pressure_decides_how_likely_eviction_is():
+    one = replace(example("multi_tenant_chat"), observed_hit_rate=0.3)
+    tight = advise_pool(one, BOOK, tipping=False).causes[0].cause
+    roomy = advise_pool(replace(one, gpu="H200", requests=120), BOOK, tipping=False).causes[0].cause
+    assert "too small" in tight
+    assert "too small" not in roomy
+
+
 def test_the_tipping_point_is_named():
     found = advise_pool(replace(example("multi_tenant_chat"), gpu="H200", requests=320), BOOK)
     assert any("pool pressure exceeds" in change for change in found.would_change_if)

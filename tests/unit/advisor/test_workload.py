@@ -103,6 +103,8 @@ def test_several_pools_share_what_stands_outside(tmp_path):
         (("model: Llama-3.1-8B", ""), "model and gpu"),
         (("model:", "model: ["), "not valid YAML"),
         (("model: Llama-3.1-8B", "model: [a]"), "model: list: a word is expected"),
+        (("turns: 3", "turns: 3\ngpu: L40S"), "gpu: stands twice"),
+        (("distinct: 4", "distinct: 4, distinct: 8"), "distinct: stands twice in the mapping of line 10"),
         (("turns: 3", "turns: 3\nname: {}"), "name: dict: a word is expected"),
         (("distinct: 4", "distinct: 1000000000"), "up to 1,000,000"),
         (("distinct: 4", "distinct: 4, skew: true"), "skew True"),

@@ -117,8 +117,16 @@ def test_an_api_is_judged_by_its_own_terms(capsys, tmp_path):
     facts = {reason["fact"]: reason["value"] for reason in verdict["reasons"]}
     assert verdict["verdict"] == "fix-prompts-first"
     assert (facts["hit_rate"], facts["break_even"]) == (0, 2)
+    # 3 $ per million input tokens of 3,060 a request.
+    assert facts["input_dollars"] == pytest.approx(facts["input_cost"] * 3060 * 3 / 1000, rel=1e-4)
+    assert facts["input_dollars_then"] < facts["input_dollars"]
     assert facts["input_cost"] > 1.2  # everything that is marked is written again and never read
     assert data["reordering"][0]["to"] == ["system", "clock", "question"]
+    saved = facts["input_dollars"] - facts["input_dollars_then"]
+    assert data["reordering"][0]["money_saved"] == pytest.approx(saved, abs=1e-4)
+    assert verdict["would_change_if"]
+    assert "engines" not in data["assumptions"]
+    assert "throughput" not in run(capsys, "--workload", path).split("Rule, first")[0]
     path.write_text(path.read_text().replace("  - {block: other, tokens: 20, varies: request, name: clock}\n", ""))
     assert run_json(capsys, "--workload", path)["verdicts"][0]["verdict"] == "stay-on-provider"
 
@@ -166,7 +174,7 @@ def test_engines_run_on_the_given_traffic(capsys, tmp_path):
     data = run_json(capsys, "--traffic", tmp_path / "log.jsonl", "--workload", pool, "--no-tipping")
     (verdict,) = data["verdicts"]
     assert verdict["verdict"] == "fix-prompts-first"
-    assert data["assumptions"]["engines_on"] == "the given traffic"
+    assert data["assumptions"]["prompts"] == "the given traffic"
     prompts = data["levers"][0]
     assert prompts["alone"]["hit_rate"] == pytest.approx(
         data["reordering"][0]["hit_rate_then"], abs=0.06
