@@ -110,6 +110,14 @@ def test_a_tool_description_with_a_clock():
     assert (one.rule, one.path) == ("clock-in-prefix", "tools")
 
 
+def test_the_first_of_two_values_gives_the_name():
+    heads = [
+        f"Hello {name}. It is 2026-03-04 09:0{minute}:00 now.\n{RULES}" for minute, name in enumerate(("ann", "bob"))
+    ]
+    found = run([{"messages": [system(head), user("hi")]} for head in heads])
+    assert [(one.char, one.rule) for one in found.divergences] == [(6, "request-data-before-static")]
+
+
 def test_a_tool_description_whose_words_look_like_labels():
     tools = [
         [{"type": "function", "function": {"name": "ls", "description": f"Lists files of {word}", "parameters": {}}}]

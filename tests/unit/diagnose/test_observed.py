@@ -110,3 +110,7 @@ def test_a_lifetime_that_changes_nothing_says_what_would_have_to_hold():
     rows = explain(0.08, [Site("", 1.0, 0, 0.85)], [], Circumstances(rate=0.1))
     (row,) = [row for row in rows if "entries live" in row.cause]
     assert "one request in 3,0" in row.why  # 300 s / -ln(1 - 0.08 / 0.85)
+
+
+def test_more_than_the_prompts_allow():
+    assert causes(0.08, [Site("ask", 1.0, 400, 0.0)])[0] == "more is reused than this code explains"
