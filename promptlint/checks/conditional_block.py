@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from promptlint.analysis import CallSite, Item, cost_of
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
-from promptlint.ir import Confidence, Guard, Hole, Step, Volatility
+from promptlint.ir import Confidence, Guard, Hole, Media, Step, Text, Volatility
 
 __all__ = ["Params", "check"]
 
@@ -36,7 +36,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             host = any(origin.kind == "host" for origin in guard.origins)
             if volatility < least and not (host and volatility is Volatility.PROCESS):
                 continue
-            if not host and _changes_anyway(site, item, volatility):
+            if not _has_text(site, item) or (not host and _changes_anyway(site, item, volatility)):
                 continue
             cost = cost_of(site.rendered, item, volatility)
             if cost.behind < params.min_tokens_behind:
@@ -57,6 +57,16 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 ),
                 subject=(guard.span, "other"),
             )
+
+
+def _has_text(site: CallSite, guard_item: Item) -> bool:
+    """Whether an arm holds words or a medium of its own; a value that is or is not there is a value, and other rules speak of it."""
+    for item in site.rendered.items[guard_item.index + 1 :]:
+        if all(choice != guard_item.choice for choice, _ in item.arms):
+            break
+        if isinstance(item.node, Media) or (isinstance(item.node, Text) and any(map(str.isalnum, item.node.value))):
+            return True
+    return False
 
 
 def _is_settled(guard: Guard) -> bool:

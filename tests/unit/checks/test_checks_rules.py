@@ -511,3 +511,12 @@ def test_an_attribute_that_may_be_unset_is_no_optional_block(condition, expected
     s = Source()
     guard = s.guard(condition, Volatility.REQUEST)
     assert len(names(s.prompt(s.system(s.choice(guard, (s.text("a"),), ()), s.text(LONG))))) == expected
+
+
+def test_a_value_that_may_be_absent_is_no_optional_block():
+    s = Source()
+    guard = s.guard("task", Volatility.REQUEST)
+    bare = s.choice(guard, (s.hole("unknown", confidence=Confidence.LOW), s.text(" ")), ())
+    worded = s.choice(guard, (s.text("Do: "), s.hole("unknown", confidence=Confidence.LOW)), ())
+    assert "conditional-block-in-prefix" not in names(s.prompt(s.system(bare, s.text(LONG))))
+    assert "conditional-block-in-prefix" in names(s.prompt(s.system(worded, s.text(LONG))))
