@@ -117,6 +117,9 @@ class Requests:
         known: dict[Hashable, Place] = {}
         chains = Chains(self.block_size)
         unknown = _Unknown()
+        latest = float("-inf")
+        late: Record | None = None  # the first one that is out of order
+        late_count = 0
         for record in self.traffic:
             if not record.is_request:
                 self._refuse(record, "says only what a request cost, not what was sent")
@@ -139,7 +142,16 @@ class Requests:
                 self.observed[len(self.ids)] = (reported, record.cached_tokens)
             self.ids.append(name if name is not None else record.place.line)
             self.places.append((record.place.file, record.place.line))
+            if self.need_times and record.timestamp is not None:
+                if record.timestamp < latest:
+                    late_count += 1
+                    late = late or record
+                latest = max(latest, record.timestamp)
             yield made
+        if late is not None:
+            self._note(
+                late, f"earlier than a record before it, with which it arrives; {late_count:,} such in all", "timestamp"
+            )
 
     def all_problems(self) -> list[Problem]:
         """What the reader and we could not use, in file order."""

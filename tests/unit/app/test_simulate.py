@@ -347,3 +347,12 @@ def test_a_null_field_leaves_its_other_spelling_and_a_key_is_text(tmp_path):
     assert [(line, field) for line, field, _ in problems] == [
         (2, "key"), (3, "key"), (4, "tokens"), (5, "token_ids[0]"),
     ]  # fmt: skip
+
+
+def test_arrivals_out_of_order_are_named_once(tmp_path):
+    rows = [{"tokens": [1], "arrival": time} for time in (1, 5, 2, 5, 3)]
+    found, problems, _ = read(tmp_path, *rows, need_times=True)
+    assert len(found) == 5
+    assert [(line, field) for line, field, _ in problems] == [(3, "timestamp")]
+    assert "2 such in all" in problems[0][2]
+    assert read(tmp_path, *rows)[1] == []
