@@ -30,7 +30,7 @@ def primary_location(rendered: Rendered, item: Item, volatility: Volatility) -> 
             if step.span not in places and step.span != message and not step.note.startswith(_CALLS)
         )
     after = [other for other in rendered.after(item) if other.block_index == item.block_index]
-    worth = [other.tokens if other.own_seen_from(item) < volatility else 0 for other in after]
+    worth = [other.tokens if other.is_text and other.own_seen_from(item) < volatility else 0 for other in after]
     for place, tokens in zip(places, _inside(places, after, worth), strict=True):
         if tokens >= MIN_TOKENS_INSIDE:
             return place

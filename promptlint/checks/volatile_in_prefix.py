@@ -30,6 +30,11 @@ NEWEST_MESSAGE_FACTOR = 3
 _OF_A_CLASS = re.compile(r"(?:cls|[A-Z][a-z]\w*)(?:\.\w+)+(?:\(['\"\w]*\))?")
 """An attribute of a class, or what a method of a class says of it."""
 
+_RECORD = re.compile(r"[A-Za-z_]\w*")
+_PASSAGES = frozenset({"context", "document"})
+_WHOLE_TEXT = frozenset({"text", "content", "contents", "body", "value", "data", "raw"})
+"""Fields of a document that hold the document."""
+
 _REPORTED_PER_PROCESS = frozenset({"clock", "random", "host", "unordered", "listing", "json", "shuffle"})
 """Values fixed at start-up are reported for these kinds only: settings, arguments of constructors and constants are what a cache wants."""
 
@@ -153,13 +158,29 @@ def _is_mixed_host(origin: Origin, hole: Hole) -> bool:
 
 
 def _of_its_object(origin: Origin, hole: Hole) -> Origin:
-    """A counter that is another attribute of the same object makes the object a state; the attribute that is printed counts nothing."""
+    """The origin of an object as one of the attribute that is printed.
+
+    A counter that is another attribute of the same object makes the object a state; the attribute that is printed counts nothing. What stands in a
+    field of a record that is called a document (`doc["country"]`) is a value of the request, unless the field's name speaks of text.
+    """
+    if origin.kind == "context" and _is_field(origin, hole):
+        return replace(origin, kind="request")
     counted = origin.expression.rsplit(".", 1)
     printed = hole.expression.strip("{} ").rsplit(".", 1)
     if origin.kind != "counter" or len(counted) != 2 or len(printed) != 2:
         return origin
     attributes = counted[1].isidentifier() and printed[1].isidentifier()
     return replace(origin, kind="state") if attributes and counted[1] != printed[1] else origin
+
+
+def _is_field(origin: Origin, hole: Hole) -> bool:
+    record = _RECORD.match(origin.expression)
+    if record is None or "(" in origin.expression or hole.name in {"", record[0]} or hole.kind is BlockKind.CONTEXT:
+        return False
+    if record[0].endswith("s") or hole.name.lower() in _WHOLE_TEXT:
+        return False
+    facts = load_names()
+    return facts.fact(record[0]).origin in _PASSAGES and facts.fact(hole.name).origin not in _PASSAGES
 
 
 def _counts(origin: Origin, sources: tuple[str, ...], params: Params) -> bool:

@@ -520,3 +520,22 @@ def test_a_value_that_may_be_absent_is_no_optional_block():
     worded = s.choice(guard, (s.text("Do: "), s.hole("unknown", confidence=Confidence.LOW)), ())
     assert "conditional-block-in-prefix" not in names(s.prompt(s.system(bare, s.text(LONG))))
     assert "conditional-block-in-prefix" in names(s.prompt(s.system(worded, s.text(LONG))))
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "rule"),
+    [
+        ('doc["country"]', "country", "request-data-before-static"),
+        ("doc", "subject", "request-data-before-static"),
+        ("doc", "text", "context-before-static"),
+        ("doc", "doc", "context-before-static"),
+        ("chunks", "c", "context-before-static"),
+        ("find(doc)", "hit", "context-before-static"),
+    ],
+)
+def test_a_field_of_a_record_is_no_retrieved_text(record, name, rule):
+    s = Source()
+    here = s.span()
+    origin = Origin("context", Volatility.REQUEST, Confidence.MEDIUM, record, here)
+    hole = Hole(name, here, Volatility.REQUEST, Confidence.MEDIUM, (origin,), name)
+    assert names(s.prompt(s.user(hole, s.text(LONG)))) == [rule]
