@@ -175,7 +175,7 @@ def _of_its_object(origin: Origin, hole: Hole) -> Origin:
 
 def _is_field(origin: Origin, hole: Hole) -> bool:
     record = _RECORD.match(origin.expression)
-    if record is None or "(" in origin.expression or hole.name in {"", record[0]} or hole.kind is BlockKind.CONTEXT:
+    if record is None or "(" in origin.expression or hole.name in {"", record[0]}:
         return False
     if record[0].endswith("s") or hole.name.lower() in _WHOLE_TEXT:
         return False
