@@ -17,6 +17,7 @@ from promptlint.frontends.python.values import (
     Bound,
     Class,
     Const,
+    Dict,
     Frame,
     Function,
     Lib,
@@ -39,6 +40,7 @@ __all__ = ["Objects"]
 
 MAX_WRITER = 25  # statements up to which a method is executed to learn what it writes to a field
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+MAX_REGISTERED = 12  # functions of a registry that are followed
 MAX_STATEMENTS = 400  # top-level statements that may build one name
 
 
@@ -83,12 +85,37 @@ class Objects(Loops):
         try:
             for statement in statements:
                 self.run([statement], frame)
+            found = frame.locals.get(name)
+            if isinstance(found, Dict) and not found.entries and found.rest is None:
+                self._register(module, name)
         finally:
             self.silent = silent
             self.stack = stack
             self._pending.discard(key)
             del self.journal.entries[mark:]  # a module's names stay when an evaluation is undone
         return frame.locals.get(name)
+
+    def _register(self, module: Module, name: str) -> None:
+        """Fill a registry: an empty dict of a module that a decorator of the same module writes to is what the decorated functions make it."""
+        registrars = {
+            info.name
+            for info in module.functions
+            if info.outer is None and info.cls is None and _writes_item(info.node, name)
+        }
+        if not registrars:
+            return
+        decorated = [
+            info
+            for other in self.index.parsed
+            for info in other.functions
+            if not registrars.isdisjoint(info.decorators)
+        ]
+        for info in decorated[:MAX_REGISTERED]:
+            frame = self.module_frame(info.module)
+            for decorator in getattr(info.node, "decorator_list", ()):
+                if last_name(decorator) in registrars:
+                    call = ast.copy_location(ast.Call(decorator, [], []), decorator)
+                    self.call(self.eval(decorator, frame), Arguments([Function(info)]), call, frame)
 
     def _starred(self, module: Module, name: str) -> Value | None:
         """A name that `from M import *` brings in."""
@@ -614,6 +641,17 @@ class Objects(Loops):
 
             return Str(tuple(shorten(segment) for segment in value.segments))
         return value
+
+
+def _writes_item(node: ast.AST, name: str) -> bool:
+    """Whether a function writes an entry of the dict that a name means."""
+    return any(
+        isinstance(one, ast.Subscript)
+        and isinstance(one.ctx, ast.Store)
+        and isinstance(one.value, ast.Name)
+        and one.value.id == name
+        for one in ast.walk(node)
+    )
 
 
 def _condition_around(node: ast.AST, function: ast.AST) -> ast.expr | None:

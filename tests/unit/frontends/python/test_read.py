@@ -538,3 +538,12 @@ def test_a_table_of_functions_is_a_choice(sink: Sink, pick: str) -> None:
         + chat(f"{pick}(question)", "", "client, question, style")
     )
     assert matched(prompt) == "[Plain: _|Rich: _]"
+
+
+def test_a_registry_that_a_decorator_fills_is_a_choice(sink: Sink) -> None:
+    prompt = sink(
+        "WRITERS = {}\n\ndef writes(name):\n    def wrap(function):\n        WRITERS[name] = function\n        return function\n    return wrap\n\n"
+        "@writes('plain')\ndef plain(x):\n    return f'Plain: {x}'\n\n@writes('rich')\ndef rich(x):\n    return f'Rich: {x}'\n\n"
+        + chat("WRITERS[style](question)", "", "client, question, style")
+    )
+    assert matched(prompt) == "[Plain: _|Rich: _]"
