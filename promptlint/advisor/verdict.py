@@ -150,7 +150,7 @@ def decide(facts: Facts, book: RuleBook) -> Verdict:
     """The first rule whose conditions all hold, and those before it that miss by one condition.
 
     "stay-on-current" becomes the engine that runs. Where nothing runs, or SGLang runs and loses, there is nothing to stay on or to move to among the verdicts:
-    that is measure-first.
+    that is measure-first, unless a measurement has already settled it for vLLM.
     """
     near: list[tuple[Rule, str]] = []
     for rule in book.rules:
@@ -171,6 +171,12 @@ def _for_current(rule: Rule, current: str, facts: Facts, book: RuleBook) -> tupl
     if rule.verdict != _STAY:
         return rule.verdict, rule.because
     if current == "none":
+        ratio = facts.get("measured_ratio")
+        if isinstance(ratio, float) and ratio <= 1 / book.thresholds["margin"]:
+            return (
+                "stay-on-vllm",
+                "your own run has vLLM ahead by more than the margin, and nothing runs today: begin with it",
+            )
         return (
             "measure-first",
             rule.because + "; nothing runs today, so take the engine that your people can operate and measure it",

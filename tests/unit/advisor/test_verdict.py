@@ -257,6 +257,28 @@ def test_measured_beats_simulated():
     assert decide(facts, BOOK).verdict == "adopt-sglang"
 
 
+def test_room_comes_first_also_where_the_engine_is_open():
+    # SGLang is ahead, but not by the margin at the low end, with tuning or without.
+    facts = {
+        "current": "vllm",
+        "plain_attention": True,
+        "pressure": 3.4,
+        "tuning.gain": 1.39,
+        "settings.gain": 1.0,
+        "engine_gain_low": 1.07,
+        "engine_gain_high": 1.46,
+        "engine_gain_tuned_low": 1.09,
+        "cache_gain": 5.0,
+    }
+    assert decide(facts, BOOK).verdict == "tune-first"
+    assert decide({**facts, "tuning.gain": 1.02}, BOOK).rule.name == "caching pays on both"
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(0.8, "stay-on-vllm"), (1.0, "measure-first"), (1.2, "adopt-sglang")])
+def test_a_measurement_where_nothing_runs(ratio, expected):
+    assert decide({"current": "none", "measured": True, "measured_ratio": ratio}, BOOK).verdict == expected
+
+
 def test_rules_that_miss_by_one_condition_are_named():
     found = decide({"current": "vllm", "cache_gain": 2.0, "engine_gain_low": 1.0, "engine_gain_high": 1.3}, BOOK)
     assert ("SGLang wins even at the low end", "engine_gain_low >= margin") in [
