@@ -20,6 +20,9 @@ from promptlint.source import SourceFile, Span, TextMap
 
 __all__ = ["MIN_WORDS", "read", "read_text", "role_of"]
 
+# What a slot begins with, as the braces of a data file itself do not. Only to pass over files in which there is none.
+_MAY_HOLD_SLOTS = re.compile(r"\{[\w{%#]|\{ *\w[\w.]* *\}|\$[\w{]|%\(")
+
 MIN_WORDS = 60  # of a string in a data file: shorter ones are labels and messages
 
 _ROLES = {
@@ -158,7 +161,7 @@ class _File:
     def data(self) -> Reading:
         """A YAML, JSON or TOML file: one prompt for each string that looks like one."""
         text = self.source.text
-        if not ("{" in text or "$" in text or "%(" in text) or len(text.split()) < MIN_WORDS:
+        if not _MAY_HOLD_SLOTS.search(text) or len(text.split()) < MIN_WORDS:
             return Reading(parsed=(self.source.path,))
         try:
             strings = _READERS[self.path.suffix.lower()](self.source)

@@ -73,8 +73,8 @@ __all__ = ["Arguments", "BudgetError", "Core", "identifier"]
 
 MAX_DEPTH = 8  # calls inlined into one another
 SOFT_STEPS = 4_000  # after so many evaluated nodes a root inlines no more calls
-LEAN_STEPS = 200  # the same, once a project has used up its allowance
-ALLOWANCE = 120_000  # evaluated nodes of a project that its roots may share freely: about two seconds
+LEAN_STEPS = 120  # the same, once a project has used up its allowance
+ALLOWANCE = 80_000  # evaluated nodes of a project that its roots may share freely: a second and a half
 HARD_STEPS = 40_000  # after so many it ends
 MAX_TEXT = 400_000  # characters of one folded text
 
