@@ -24,14 +24,15 @@ POLICIES = ("fcfs", "priority")
 
 
 class _Live:
-    """A request between arrival and end. `tokens` are its prompt and its outputs so far, packed."""
+    """A request between arrival and end. `tokens` are its prompt and its whole answer, packed, of which the first `length` bytes exist by now."""
 
-    __slots__ = ("cached", "computed", "hold", "order", "outputs", "request", "tokens", "written")
+    __slots__ = ("cached", "computed", "hold", "length", "order", "outputs", "request", "tokens", "written")
 
     def __init__(self, request: Request, order: int) -> None:
         self.request = request
         self.order = (request.priority or 0, order)
-        self.tokens = request.prompt
+        self.tokens = request.prompt + request.output
+        self.length = len(request.prompt)
         self.outputs = 0
         self.cached: int | None = None  # of the first schedule
         self.written = 0
@@ -91,7 +92,7 @@ class PagedScheduler:
         running = self._running
         if not running or len(running) >= self.max_batched_tokens:
             return Calm()
-        if any(live.computed + TOKEN_BYTES != len(live.tokens) or not live.outputs for live in running):
+        if any(live.computed + TOKEN_BYTES != live.length or not live.outputs for live in running):
             return Calm()  # one is still inside its prompt
         steps = min(len(live.request.output) // TOKEN_BYTES - live.outputs for live in running) - 1
         if steps < 1 or not self._shut():
@@ -106,7 +107,7 @@ class PagedScheduler:
     def leap(self, steps: int) -> None:
         for live in self._running:
             live.outputs += steps
-            live.tokens = live.request.prompt + live.request.output[: live.outputs * TOKEN_BYTES]
+            live.length += steps * TOKEN_BYTES
             self._grow(live, steps)
             live.computed += steps * TOKEN_BYTES
         self.stats["steps"] += steps
@@ -120,8 +121,8 @@ class PagedScheduler:
         if not self._waiting or len(self._running) >= self.max_running:
             return True
         head = self._waiting[0]
-        hold, _ = self.cache.find(head.request.namespace, head.tokens, len(head.tokens))
-        return self.cache.cost(hold, self._blocks(len(head.tokens))) - len(self._running) > self.cache.free
+        hold, _ = self.cache.find(head.request.namespace, head.tokens, head.length)
+        return self.cache.cost(hold, self._blocks(head.length)) - len(self._running) > self.cache.free
 
     def _blocks_ahead(self, steps: int) -> int:
         """KV blocks that `steps` decode steps take."""
@@ -148,7 +149,7 @@ class PagedScheduler:
         index = 0
         while index < len(self._running) and budget > 0:
             live = self._running[index]
-            size = min((len(live.tokens) - live.computed) // TOKEN_BYTES, budget)
+            size = min((live.length - live.computed) // TOKEN_BYTES, budget)
             while not self._grow(live, size):
                 victim = max(self._running, key=lambda other: other.order) if self.by_priority else self._running[-1]
                 place = self._running.index(victim)
@@ -207,7 +208,7 @@ class PagedScheduler:
     def _admit(self, live: _Live, budget: int) -> int:
         """Look up and allocate a waiting request; the tokens scheduled, 0 when it does not fit."""
         cache = self.cache
-        length = len(live.tokens)
+        length = live.length
         hold, found = cache.find(live.request.namespace, live.tokens, length)
         size = min((length - found) // TOKEN_BYTES, budget)
         end = found + size * TOKEN_BYTES
@@ -229,14 +230,13 @@ class PagedScheduler:
         self._wait(live, front=True)
 
     def _sample(self, live: _Live, step: Step) -> None:
-        if live.computed < len(live.tokens):
+        if live.computed < live.length:
             return  # still inside its prompt
         if live.outputs == 0:
             step.first_tokens.append(live.request)
         live.outputs += 1
-        answer = live.request.output
-        if live.outputs * TOKEN_BYTES < len(answer):
-            live.tokens = live.request.prompt + answer[: live.outputs * TOKEN_BYTES]
+        if live.outputs * TOKEN_BYTES < len(live.request.output):
+            live.length += TOKEN_BYTES
             return
         assert live.hold is not None
         self.cache.release(live.hold)
