@@ -149,7 +149,7 @@ def _summary(found: Diagnosis, problems: Sequence[Problem]) -> list[str]:
         observed = found.observed_hit_rate
         rate = "the rate" if observed is None else f"{observed:.1%}"
         return [f"no traffic to look at: what would explain {rate} by itself, the closest first"]
-    rate = f"{found.hit_rate:.1%} expected (cache without limit, {found.tokenizer})"
+    rate = f"{found.hit_rate:.1%} expected (prompts alone, cache without limit, {found.tokenizer})"
     if found.observed_hit_rate is not None:
         rate += f", {found.observed_hit_rate:.1%} observed"
     count = len(found.divergences)

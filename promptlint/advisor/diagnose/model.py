@@ -59,6 +59,8 @@ class Likely:
 class Diagnosis:
     """What happened to the prefix of every request. Rates are expected ones: cached prompt tokens / prompt tokens, cache without limit.
 
+    Answers enter it with the next prompt that holds them, so the rate is a little below what an engine reaches that keeps its answers.
+
     `starts` counts requests that begin a conversation or ask something new behind a shared head: they share all there is to share.
     `misses` are requests that found less than their text allows, for a reason that the text does not show. `too_deep` are records whose JSON is nested too deeply to be written as text. `observed_hit_rate` is from the records' own usage, None where no record has any.
     """
