@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from promptlint.advisor.diagnose.causes import Change, classify, repaired
-from promptlint.advisor.diagnose.misses import Miss, miss_of
+from promptlint.advisor.diagnose.misses import Miss, miss_of, parameters_of
 from promptlint.advisor.diagnose.model import Cause, Diagnosis, Divergence, Likely
 from promptlint.advisor.diagnose.redact import AROUND, snippet
 from promptlint.advisor.diagnose.replay import Row, counter_of, price
@@ -39,11 +39,14 @@ MIN_BEHIND = 32
 
 @dataclass(slots=True)
 class _Space:
-    """What one namespace and model has seen. `sessions`: last node and number of each session; `threads`: conversations so far."""
+    """What one namespace and model has seen. `sessions`: last node and number of each session; `threads`: conversations so far; `parameters`: names and
+    values of what belongs to the cache key beside the text.
+    """
 
     tree: Tree = field(default_factory=Tree)
     sessions: dict[str, tuple[Node, int]] = field(default_factory=dict)
     threads: int = 0
+    parameters: set[tuple[str, str]] = field(default_factory=set)
 
 
 Origin = Callable[[Record, Sequence[Part], int, int], tuple[str, str]]
@@ -117,9 +120,16 @@ class _Run:
         if match.relative > 0:
             before = self.records[match.relative - 1]
             missed = miss_of(
-                record, before, number=row.number, relative=match.relative, expected=row.cached, total=row.total
+                record,
+                before,
+                space.parameters,
+                number=row.number,
+                relative=match.relative,
+                expected=row.cached,
+                total=row.total,
             )
             self.found.misses += [missed] if missed is not None else []
+        space.parameters.update(parameters_of(record))
         row.node = _enter(space, record, parts, row.number, match, fault=bool(row.rule))
         self.rows.append(row)
 

@@ -21,7 +21,7 @@ from promptlint.catalog.providers import Terms, page_for, resolve
 from promptlint.tokenizers.render import compact
 from promptlint.traffic.record import INPUT, Record
 
-__all__ = ["Miss", "miss_of"]
+__all__ = ["Miss", "miss_of", "parameters_of"]
 
 CLOSE = 0.05
 """Share of a prompt by which expected and reported tokens may differ: templates and tokenizers are approximations."""
@@ -47,15 +47,20 @@ class Miss:
     place: str = ""
 
 
-def miss_of(now: Record, before: Record, *, number: int, relative: int, expected: int, total: int) -> Miss | None:
-    """What request `number` lost beside its text, `expected` of `total` counted tokens being shared with the record `before`, number `relative`."""
+def miss_of(
+    now: Record, before: Record, seen: set[tuple[str, str]], *, number: int, relative: int, expected: int, total: int
+) -> Miss | None:
+    """What request `number` lost beside its text, `expected` of `total` counted tokens being shared with the record `before`, number `relative`.
+
+    `seen` are the parameters of all requests so far (see `parameters_of`): a value that an earlier one had too may have found that one's entry.
+    """
     observed, size = now.cached_tokens, now.usage.get(INPUT, total)
     if observed is not None:
         expected = round(expected * size / total) if total else 0
     lost = expected - (observed or 0)
     if lost < max(LEAST, CLOSE * size):
         return None
-    found = next(_reasons(now, before, _terms(now.model), size), None)
+    found = next(_reasons(now, before, _terms(now.model), size, seen), None)
     if found is None and observed is not None:
         found = "evicted-or-elsewhere", "the cache had dropped the text, or another machine had it"
     if found is None:
@@ -71,16 +76,28 @@ def _terms(model: str) -> Terms | None:
     return resolve(page, model) if page is not None else None
 
 
-def _reasons(now: Record, before: Record, terms: Terms | None, size: int) -> Iterator[tuple[str, str]]:
+def parameters_of(record: Record) -> Iterator[tuple[str, str]]:
+    """What of a request belongs to the cache key or the routing, beside its text: names and values."""
+    terms = _terms(record.model)
+    for name in (*(terms.cache_key if terms is not None else ()), *_KEYS):
+        if name in _KEYS or name not in _APART:
+            yield name, compact(_parameter(record, name))
+
+
+def _reasons(
+    now: Record, before: Record, terms: Terms | None, size: int, seen: set[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
     """Reasons that the records show, the more certain first."""
     if terms is not None and size < terms.minimum:
         yield "below-minimum", f"{size:,} prompt tokens; {terms.title} caches from {terms.minimum:,}"
-    for name in terms.cache_key if terms is not None else ():
-        if name not in _APART and (was := _parameter(before, name)) != (new := _parameter(now, name)):
-            yield "cache-parameter-differs", f"{name} changed from {_short(was)} to {_short(new)}"
-    for name in _KEYS:
-        if now.parameters.get(name) != before.parameters.get(name):
+    for name, text in parameters_of(now):
+        was, new = _parameter(before, name), _parameter(now, name)
+        if was == new or (name, text) in seen:
+            continue
+        if name in _KEYS:
             yield "cache-key-per-request", f"{name} is another than the relative's"
+        else:
+            yield "cache-parameter-differs", f"{name} changed from {_short(was)} to {_short(new)}"
     lifetime = _lifetime(terms, before, now) if terms is not None else None
     if lifetime is not None and now.timestamp is not None and before.timestamp is not None:
         gap = (now.timestamp - before.timestamp) / 1000.0

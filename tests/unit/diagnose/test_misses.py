@@ -71,6 +71,13 @@ def test_a_parameter_of_the_cache_key():
     assert not misses(talk({"parameters": {"temperature": 1}}))
 
 
+def test_a_parameter_that_an_earlier_request_had_too_proves_nothing():
+    plain = talk()[0]
+    forced, plain_again = talk({"parameters": {"tool_choice": {"type": "any"}}}, {})
+    found = diagnose([plain, forced, plain_again], words)
+    assert [(one.request, one.reason) for one in found.misses] == [(2, "cache-parameter-differs")]
+
+
 def test_a_routing_key_of_its_own():
     keys = [{"parameters": {"prompt_cache_key": key}} for key in ("a", "b")]
     assert [one.reason for one in misses(talk(*keys, model="gpt-4o"))] == ["cache-key-per-request"]
