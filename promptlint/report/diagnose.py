@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,7 +36,13 @@ def to_json(found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool 
             "observed_hit_rate": None if found.observed_hit_rate is None else round(found.observed_hit_rate, 6),
             "starts": found.starts,
             "unreadable": [
-                {"file": p.file, "line": p.line, "field": p.field, "reason": masked(p.reason)} for p in problems
+                {
+                    "file": p.file,
+                    "line": p.line,
+                    "field": p.field,
+                    "reason": _without_values(p.reason) if redact else masked(p.reason),
+                }
+                for p in problems
             ],
         },
     }
@@ -51,7 +58,7 @@ def _row(one: Divergence, *, redact: bool) -> dict[str, Any]:
         "char": one.char,
         "token": one.token,
         "rule": one.rule,
-        "cause": one.cause,
+        "cause": "the tools changed" if redact and one.path == "tools" else one.cause,
         "was": _hidden(one.was) if redact else masked(one.was),
         "now": _hidden(one.now) if redact else masked(one.now),
         "tokens_lost": one.tokens_lost,
@@ -59,6 +66,11 @@ def _row(one: Divergence, *, redact: bool) -> dict[str, Any]:
         "observed_cached_tokens": one.observed_cached_tokens,
         **({"hole": one.hole} if one.hole else {}),
     }
+
+
+def _without_values(reason: str) -> str:
+    """A reason without what it quotes of the record."""
+    return re.sub(r"(['\"]).*\1", "[…]", masked(reason))
 
 
 def _hidden(text: str) -> str:

@@ -42,3 +42,20 @@ def test_a_snippet_has_twenty_characters_around():
 
 def test_a_digest_is_stable_and_salted():
     assert digest("a") == digest("a") != digest("a", "salt")
+
+
+def test_redacted_json_names_no_tool_and_quotes_no_value():
+    import json
+
+    from promptlint.advisor.diagnose import diagnose
+    from promptlint.report.diagnose import to_json
+    from promptlint.traffic.read import Problem
+    from promptlint.traffic.record import Record
+
+    messages = [{"role": "user", "content": "hello"}]
+    records = [Record(messages=messages, tools=[{"name": name, "description": "x " * 99}]) for name in ("plum", "pear")]
+    text = to_json(
+        diagnose(records, len), [Problem("a.jsonl", 1, "not a time: 'my secret plan'", "timestamp")], redact=True
+    )
+    assert json.loads(text)["divergences"][0]["path"] == "tools"
+    assert not any(word in text for word in ("plum", "pear", "secret plan", "hello"))
