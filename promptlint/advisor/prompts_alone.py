@@ -20,10 +20,17 @@ _CHECK = "promptlint diagnose TRAFFIC  (the usage fields of the provider's answe
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one call site sends, now and in the recommended order. `tokens` are prompt tokens over all its requests, the rates their cached share."""
+    """What one call site sends. `tokens` are prompt tokens over all its requests; the rates are their cached share.
+
+    Attributes:
+        now: as it is.
+        marked: in the same order, with breakpoints where the provider wants them; `now` elsewhere.
+        then: in the recommended order, with such breakpoints.
+    """
 
     tokens: float
     now: float
+    marked: float
     then: float
 
 
@@ -54,22 +61,25 @@ def judge(
 ) -> OrdersAdvice:
     """The verdict on call sites of one model. `source` says what their rates rest on; `requests` is how many there are behind `tokens`, for prices (0: unknown)."""
     total = sum(order.tokens for order in orders) or 1.0
-    now, then = (sum(order.tokens * rate for order, rate in pairs) / total for pairs in _rates(orders))
+    now = sum(order.tokens * order.now for order in orders) / total
+    marked = sum(order.tokens * order.marked for order in orders) / total
+    then = sum(order.tokens * order.then for order in orders) / total
     facts: dict[str, float | bool | str] = {
         "current": current,
         "only_prompts": True,
         "hit_rate": now,
-        "prompts.hit_rate_gain": then - now,
+        "breakpoints.hit_rate_gain": marked - now,
+        "prompts.hit_rate_gain": then - marked,
         "priced": False,
     }
-    reasons = [
-        Reason("hit_rate", now, "share of prompt tokens", source),
-        Reason("prompts.hit_rate_gain", then - now, "share of prompt tokens", source),
-    ]
+    unit = "share of prompt tokens"
+    reasons = [Reason("hit_rate", now, unit, source), Reason("prompts.hit_rate_gain", then - marked, unit, source)]
+    if marked - now > 0.001:
+        reasons.insert(1, Reason("breakpoints.hit_rate_gain", marked - now, unit, source))
     caveats = []
     read = terms.read if terms is not None and current == "provider" else None
     if terms is not None and read is not None:
-        facts |= {"priced": True, "prompts.gain": 1 / (1 - saving(now, then, read))}
+        facts |= {"priced": True, "prompts.gain": 1 / (1 - saving(marked, then, read))}
         reasons += _prices(terms, read, now, then, total / requests if requests else 0.0)
         if terms.write() > 1:
             caveats.append(
@@ -77,7 +87,7 @@ def judge(
             )
         if terms.low_confidence:
             caveats.append(f"low-confidence terms: {', '.join(terms.low_confidence)}")
-    if then - now > 0.001:
+    if then - marked > 0.001:
         caveats.append(
             "moving text changes what a model reads: 12 of 15 templates kept their meaning in the SGLang paper (appendix D.2), accuracy moved by -6 to +14 points in the GGR paper"
         )
@@ -88,14 +98,10 @@ def judge(
         current,
         verdict,
         tuple(reasons),
-        tuple(_would_change(verdict, current, then - now, book)),
+        tuple(_would_change(verdict, current, then - marked, book)),
         tuple(caveats),
         _CHECK if current == "provider" else _NEXT,
     )
-
-
-def _rates(orders: Sequence[Order]) -> tuple[list[tuple[Order, float]], list[tuple[Order, float]]]:
-    return [(order, order.now) for order in orders], [(order, order.then) for order in orders]
 
 
 def _prices(terms: Terms, read: float, now: float, then: float, prompt: float) -> list[Reason]:
@@ -104,13 +110,13 @@ def _prices(terms: Terms, read: float, now: float, then: float, prompt: float) -
     costs = [rate * read + 1 - rate for rate in (now, then)]
     rows = [
         Reason("input_cost", costs[0], "share of the uncached input price", dated),
-        Reason("input_cost_then", costs[1], "the same in the recommended order", dated),
+        Reason("input_cost_then", costs[1], "the same as recommended", dated),
     ]
     if terms.input_price is not None and prompt:
         dollars = [cost * prompt * terms.input_price / 1000 for cost in costs]
         rows += [
             Reason("input_dollars", dollars[0], f"$ per 1,000 requests of {prompt:,.0f} prompt tokens", dated),
-            Reason("input_dollars_then", dollars[1], "the same in the recommended order", dated),
+            Reason("input_dollars_then", dollars[1], "the same as recommended", dated),
         ]
     if (requests := break_even_requests(terms.write(), read)) is not None:
         rows.append(Reason("break_even", requests, "requests within a lifetime from which caching pays", dated))

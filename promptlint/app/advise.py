@@ -258,26 +258,31 @@ def _code_verdicts(
     sites: Sequence[Any], proposals: Sequence[Any], asked: Asked, book: RuleBook, source: str
 ) -> list[OrdersAdvice]:
     """A verdict for each model that the call sites name, every call site counted as often as any other."""
+    from promptlint.analysis import hit_rate
+
     # What only a server of one's own would gain says nothing about a provider's bill.
     then = {
         proposal.call_site: proposal.hit_rate_then
         for proposal in proposals
         if proposal.by_terms or asked.current not in {None, "provider"}
     }
-    pools: dict[tuple[str, str], list[Any]] = {}
+    pools: dict[tuple[str, str], list[tuple[Any, float]]] = {}
     for site in sites:
         if site.prompt_tokens:
-            pools.setdefault((site.prompt.provider or "", site.prompt.model or ""), []).append(site)
+            marked = hit_rate(
+                site.rendered.main(), site.rendered.assumptions.profile, site.rendered.terms, best_breakpoint=True
+            )
+            pools.setdefault((site.prompt.provider or "", site.prompt.model or ""), []).append((site, marked))
     return [
         judge(
             " ".join(filter(None, (provider, model))) or "prompts of an unknown client",
             model,
             asked.current or _inferred_current([provider]) or "none",
             [
-                Order(site.prompt_tokens, site.estimated_hit_rate, then.get(site.id, site.estimated_hit_rate))
-                for site in group
+                Order(site.prompt_tokens, site.estimated_hit_rate, marked, then.get(site.id, marked))
+                for site, marked in group
             ],
-            group[0].rendered.terms,
+            group[0][0].rendered.terms,
             book,
             source=source,
             requests=len(group),
@@ -398,7 +403,7 @@ def _traffic_verdict(
         model or "traffic without a model's name",
         model,
         asked.current or said.current or ("provider" if page is not None else "none"),
-        [Order(now.prompt_tokens, now.hit_rate, then) for now, then in rows],
+        [Order(now.prompt_tokens, now.hit_rate, now.hit_rate, then) for now, then in rows],
         resolve(page, model) if page is not None else None,
         book,
         source=f"replay of {requests:,} requests",

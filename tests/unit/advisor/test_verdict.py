@@ -101,7 +101,7 @@ def test_one_document_turns_under_pressure_or_by_measurement():
 
 
 def test_fifty_tools_turn_when_the_cost_of_disabled_graphs_is_known():
-    agent = example("agent_50_tools_rtx5090")
+    agent = replace(example("agent_50_tools_rtx5090"), requests=320)
     assert (
         verdict(replace(agent, decode_penalty={"sglang": 1.0})) == "adopt-sglang"
     )  # branching under pressure: its order wins

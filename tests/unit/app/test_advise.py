@@ -259,6 +259,21 @@ def test_code_alone_works_from_the_profile_and_says_so(capsys):
     assert any(row["hit_rate_then"] > row["hit_rate_now"] + 0.3 for row in data["reordering"])
 
 
+def test_breakpoints_that_are_missing_come_first(capsys, tmp_path):
+    call = "anthropic.Anthropic().messages.create(model='claude-sonnet-4-6', max_tokens=9, system={system}, messages=[{{'role': 'user', 'content': text}}])"
+    head = f"import anthropic\nRULES = {RULES * 6!r}\ndef ask(text):\n    return "
+    path = tmp_path / "app.py"
+    path.write_text(head + call.format(system="RULES"))
+    (verdict,) = run_json(capsys, path)["verdicts"]
+    assert (verdict["verdict"], verdict["rule"]) == ("tune-first", "mark the prefixes")
+    facts = {reason["fact"]: reason["value"] for reason in verdict["reasons"]}
+    assert (facts["hit_rate"], facts["prompts.hit_rate_gain"]) == (0, 0)
+    assert facts["breakpoints.hit_rate_gain"] > 0.8
+    marked = "[{'type': 'text', 'text': RULES, 'cache_control': {'type': 'ephemeral'}}]"
+    path.write_text(head + call.format(system=marked))
+    assert run_json(capsys, path)["verdicts"][0]["verdict"] == "stay-on-provider"
+
+
 def test_schemas_are_counted_and_their_grammars_are_potential_only(capsys, tmp_path):
     schema = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
     schema["additionalProperties"] = False
