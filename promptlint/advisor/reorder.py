@@ -101,11 +101,14 @@ class _Common:
 _NO_COMMON = _Common()
 
 
-def propose_all(sites: Sequence[CallSite]) -> list[Proposal]:
-    """A proposal for each call site that gains from one, dearest first. Fixed texts that several sites share get one order: that of the site with most tokens."""
+def propose_all(sites: Sequence[CallSite], *, own_server: bool = False) -> list[Proposal]:
+    """A proposal for each call site that gains from one, dearest first. Fixed texts that several sites share get one order: that of the site with most tokens.
+
+    With `own_server` a server of one's own runs behind the providers' clients: their terms play no part.
+    """
     reference = max(sites, key=lambda site: site.prompt_tokens, default=None)
     common = _Common(reference.id, _ranks(reference.rendered)) if reference else _Common()
-    found = [proposal for site in sites if (proposal := propose(site.rendered, common))]
+    found = [proposal for site in sites if (proposal := propose(site.rendered, common, own_server=own_server))]
     return sorted(found, key=lambda proposal: -proposal.tokens_saved)
 
 
@@ -117,14 +120,14 @@ def _ranks(rendered: Rendered) -> dict[str, int]:
     return {text: place for place, text in enumerate(dict.fromkeys(texts))}
 
 
-def propose(rendered: Rendered, common: _Common = _NO_COMMON) -> Proposal | None:
+def propose(rendered: Rendered, common: _Common = _NO_COMMON, *, own_server: bool = False) -> Proposal | None:
     """The better order of one prompt, or None when there is none worth a sentence."""
     parts = _parts(rendered)
     alone = _sorted(parts, {})
     placed = _sorted(parts, common.ranks)
     profile = rendered.assumptions.profile
     order = [item for part in placed for item in part.items]
-    terms = rendered.terms
+    terms = None if own_server else rendered.terms
     now, marked, then = _rates(rendered.main(), order, profile, terms)
     by_terms = terms is not None
     if terms is not None and then - marked < _GAIN:

@@ -123,7 +123,8 @@ def _advise_code(asked: Asked, said: _Said, book: RuleBook) -> None:
         " (inferred from the sinks)" if asked.current is None and inferred else ""
     )
     _structured_code(sites, said, asked.tokenizer)
-    proposals = propose_all(sites)
+    own_server = asked.current in {"vllm", "sglang"}
+    proposals = propose_all(sites, own_server=own_server)
     said.verdicts += _code_verdicts(sites, proposals, asked, book, profile)
     for proposal in proposals:
         said.reorderings.append(
@@ -260,34 +261,32 @@ def _code_verdicts(
     """A verdict for each model that the call sites name, every call site counted as often as any other."""
     from promptlint.analysis import hit_rate
 
+    own_server = asked.current in {"vllm", "sglang"}
     # What only a server of one's own would gain says nothing about a provider's bill.
-    then = {
-        proposal.call_site: proposal.hit_rate_then
-        for proposal in proposals
-        if proposal.by_terms or asked.current not in {None, "provider"}
-    }
-    pools: dict[tuple[str, str], list[tuple[Any, float]]] = {}
+    then = {proposal.call_site: proposal.hit_rate_then for proposal in proposals if own_server or proposal.by_terms}
+    pools: dict[tuple[str, str], list[Order]] = {}
+    known: dict[tuple[str, str], Any] = {}
     for site in sites:
-        if site.prompt_tokens:
-            marked = hit_rate(
-                site.rendered.main(), site.rendered.assumptions.profile, site.rendered.terms, best_breakpoint=True
-            )
-            pools.setdefault((site.prompt.provider or "", site.prompt.model or ""), []).append((site, marked))
+        if not site.prompt_tokens:
+            continue
+        rendered, pool = site.rendered, (site.prompt.provider or "", site.prompt.model or "")
+        terms, profile = None if own_server else rendered.terms, rendered.assumptions.profile
+        now = hit_rate(rendered.main(), profile, terms)
+        marked = hit_rate(rendered.main(), profile, terms, best_breakpoint=True)
+        pools.setdefault(pool, []).append(Order(site.prompt_tokens, now, marked, then.get(site.id, marked)))
+        known.setdefault(pool, terms)
     return [
         judge(
-            " ".join(filter(None, (provider, model))) or "prompts of an unknown client",
-            model,
-            asked.current or _inferred_current([provider]) or "none",
-            [
-                Order(site.prompt_tokens, site.estimated_hit_rate, marked, then.get(site.id, marked))
-                for site, marked in group
-            ],
-            group[0][0].rendered.terms,
+            " ".join(filter(None, pool)) or "prompts of an unknown client",
+            pool[1],
+            asked.current or _inferred_current([pool[0]]) or "none",
+            orders,
+            known[pool],
             book,
             source=source,
-            requests=len(group),
+            requests=len(orders),
         )
-        for (provider, model), group in pools.items()
+        for pool, orders in sorted(pools.items(), key=lambda item: -sum(o.tokens * (o.then - o.now) for o in item[1]))
     ]
 
 

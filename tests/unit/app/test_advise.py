@@ -269,6 +269,8 @@ def test_breakpoints_that_are_missing_come_first(capsys, tmp_path):
     facts = {reason["fact"]: reason["value"] for reason in verdict["reasons"]}
     assert (facts["hit_rate"], facts["prompts.hit_rate_gain"]) == (0, 0)
     assert facts["breakpoints.hit_rate_gain"] > 0.8
+    # A server of one's own behind the same client needs no marks.
+    assert run_json(capsys, path, "--current", "vllm")["verdicts"][0]["reasons"][0]["value"] > 0.8
     marked = "[{'type': 'text', 'text': RULES, 'cache_control': {'type': 'ephemeral'}}]"
     path.write_text(head + call.format(system=marked))
     assert run_json(capsys, path)["verdicts"][0]["verdict"] == "stay-on-provider"
