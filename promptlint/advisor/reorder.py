@@ -31,6 +31,7 @@ _POINTS_AHEAD = re.compile(r"\b(below|following|next)\b", re.IGNORECASE)
 _NEAR = 200  # characters of the neighbouring text in which such a word is taken to mean the value beside it
 _GAIN = 0.01  # points of hit rate below which a move is not worth a sentence
 _SNIPPET = 48
+_CUE_WORDS = 6
 _TOOLS, _SYSTEM, _HEAD, _HISTORY, _NEWEST = range(5)
 
 
@@ -49,7 +50,9 @@ class Proposal:
     kept: tuple[str, ...]
     meaning_risk: str
     diff: str
-    by_terms: bool = False  # the hit rates follow the provider's terms; else they are those of a server of one's own
+    by_terms: bool = (
+        True  # the hit rates follow the terms that are known, if any; else they are those of a server of one's own
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ def propose(rendered: Rendered, common: _Common = _NO_COMMON, *, own_server: boo
     order = [item for part in placed for item in part.items]
     terms = None if own_server else rendered.terms
     now, marked, then = _rates(rendered.main(), order, profile, terms)
-    by_terms = terms is not None
+    by_terms = True
     if terms is not None and then - marked < _GAIN:
         # Too short for this provider, but the same code often runs against a server of one's own.
         plain = _rates(rendered.main(), order, profile, None)
@@ -267,7 +270,17 @@ def _sorted(parts: Sequence[_Part], shared: dict[str, int]) -> list[_Part]:
             # What came from elsewhere stands ahead of the question: examples and context before what is asked.
             region.sort(key=lambda part: (part.rank, part.items[0].kind is BlockKind.QUESTION))
         regions[number] = _common(region, shared)
-    return [part for region in regions for part in region]
+    placed = [part for region in regions for part in region]
+    if parts and _is_cue(parts[-1]):
+        placed.remove(parts[-1])
+        placed.append(parts[-1])
+    return placed
+
+
+def _is_cue(part: _Part) -> bool:
+    """A few last words that ask for the continuation ("Answer:", "New summary:"): they have to stay last."""
+    text = "".join(item.node.value for item in part.items if isinstance(item.node, Text)).strip()
+    return all(item.is_text for item in part.items) and len(text.split()) <= _CUE_WORDS and text.endswith(":")
 
 
 def _common(region: list[_Part], shared: dict[str, int]) -> list[_Part]:

@@ -82,6 +82,19 @@ def test_a_good_order_is_left_alone(tmp_path):
     )
 
 
+def test_a_closing_cue_stays_last(tmp_path):
+    (found,) = proposals(
+        tmp_path,
+        """
+        def answer(question):
+            text = "Question: " + question + "\\n" + RULES + EXAMPLES + "\\nWhy: " + question + "\\nAnswer:"
+            return client.chat.completions.create(model="gpt-4o-mini", messages=[{"role": "user", "content": text}])
+        """,
+    )
+    assert found.hit_rate_then > 0.8
+    assert found.diff.rstrip().splitlines()[-1].startswith(" [user] Answer:")
+
+
 def test_what_a_process_keeps_is_not_moved(tmp_path):
     assert (
         proposals(

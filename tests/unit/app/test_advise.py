@@ -276,6 +276,15 @@ def test_breakpoints_that_are_missing_come_first(capsys, tmp_path):
     assert run_json(capsys, path)["verdicts"][0]["verdict"] == "stay-on-provider"
 
 
+def test_prompts_of_an_unknown_client_are_judged_too(capsys, tmp_path):
+    (tmp_path / "app.py").write_text(
+        f"import uuid\nRULES = {RULES!r}\ndef ask(llm, text):\n"
+        "    return llm.chat([{'role': 'system', 'content': f'id {uuid.uuid4()}\\n{RULES}'}, {'role': 'user', 'content': text}])\n"
+    )
+    (verdict,) = run_json(capsys, tmp_path / "app.py")["verdicts"]
+    assert (verdict["current"], verdict["rule"]) == ("none", "fix the prompts, by code or traffic alone")
+
+
 def test_schemas_are_counted_and_their_grammars_are_potential_only(capsys, tmp_path):
     schema = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
     schema["additionalProperties"] = False
