@@ -74,7 +74,7 @@ __all__ = ["Arguments", "BudgetError", "Core", "identifier"]
 MAX_DEPTH = 8  # calls inlined into one another
 SOFT_STEPS = 4_000  # after so many evaluated nodes a root inlines no more calls
 LEAN_STEPS = 120  # the same, once a project has used up its allowance
-ALLOWANCE = 80_000  # evaluated nodes of a project that its roots may share freely: a second and a half
+ALLOWANCE = 200_000  # evaluated nodes of a project that its roots may share freely: about three seconds
 HARD_STEPS = 40_000  # after so many it ends
 MAX_TEXT = 400_000  # characters of one folded text
 
