@@ -37,10 +37,10 @@ class Span:
 
 
 class SourceFile:
-    """The text of one file with its line index.
+    r"""The text of one file with its line index.
 
     `path` is what findings print: relative to the working directory where possible, with forward slashes.
-    Line ends are kept as they are in `text`; a line index treats `\\n`, `\\r\\n` and `\\r` as one end each.
+    Line ends are kept as they are in `text`; a line index treats `\n`, `\r\n` and `\r` as one end each.
     """
 
     __slots__ = ("_starts", "path", "text")
