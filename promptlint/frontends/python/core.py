@@ -22,6 +22,7 @@ from promptlint.frontends.python.text import (
     letters_date_only,
     merge,
     placed,
+    split_common,
     static_text,
 )
 from promptlint.frontends.python.values import (
@@ -658,16 +659,8 @@ class Core:
         first = arms[0]
         if all(arm == first for arm in arms[1:]):
             return first
-        prefix = 0
-        shortest = min(len(arm) for arm in arms)
-        while prefix < shortest and all(arm[prefix] == first[prefix] for arm in arms):
-            prefix += 1
-        suffix = 0
-        while suffix < shortest - prefix and all(arm[-1 - suffix] == first[-1 - suffix] for arm in arms):
-            suffix += 1
-        middles = tuple(arm[prefix : len(arm) - suffix] for arm in arms)
-        tail = first[len(first) - suffix :] if suffix else ()
-        return (*first[:prefix], Pick(guard, middles, span), *tail)
+        head, middles, tail = split_common(arms)
+        return (*head, Pick(guard, middles, span), *tail)
 
 
 def _size(value: Value) -> int:

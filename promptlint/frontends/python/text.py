@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from promptlint.ir import Choice, Guard, Hole, Repeat, Segment, Step, Text
 from promptlint.source import SourceFile, Span, TextMap
@@ -20,8 +21,11 @@ __all__ = [
     "merge",
     "percent_fields",
     "placed",
+    "split_common",
     "static_text",
 ]
+
+_Part = TypeVar("_Part")
 
 Segments = tuple[Segment, ...]
 
@@ -447,21 +451,29 @@ def is_blank(segments: Segments) -> bool:
     return all(isinstance(segment, Text) and not segment.value.strip() for segment in segments)
 
 
-def choose(guard: Guard, arms: list[Segments], span: Span) -> Segments:
-    """A choice between texts, with what they share at both ends pulled out; no choice when they are equal."""
+def split_common(
+    arms: Sequence[tuple[_Part, ...]],
+) -> tuple[tuple[_Part, ...], tuple[tuple[_Part, ...], ...], tuple[_Part, ...]]:
+    """What all arms begin with, what is left of each in the middle, and what all end with."""
     first = arms[0]
-    if all(arm == first for arm in arms[1:]):
-        return first
-    prefix = 0
     shortest = min(len(arm) for arm in arms)
+    prefix = 0
     while prefix < shortest and all(arm[prefix] == first[prefix] for arm in arms):
         prefix += 1
     suffix = 0
     while suffix < shortest - prefix and all(arm[-1 - suffix] == first[-1 - suffix] for arm in arms):
         suffix += 1
     middles = tuple(arm[prefix : len(arm) - suffix] for arm in arms)
-    tail = first[len(first) - suffix :] if suffix else ()
-    return (*first[:prefix], Choice(guard, middles, span), *tail)
+    return first[:prefix], middles, first[len(first) - suffix :] if suffix else ()
+
+
+def choose(guard: Guard, arms: list[Segments], span: Span) -> Segments:
+    """A choice between texts, with what they share at both ends pulled out; no choice when they are equal."""
+    first = arms[0]
+    if all(arm == first for arm in arms[1:]):
+        return first
+    head, middles, tail = split_common(arms)
+    return (*head, Choice(guard, middles, span), *tail)
 
 
 _DIRECTIVE = re.compile(r"%[-#0_^]?([A-Za-z%])")
