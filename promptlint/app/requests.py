@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import is_
 from typing import Any, Protocol
 
 from promptlint.caches.block_lru import BlockRequest, Chains
@@ -12,8 +13,12 @@ from promptlint.caches.request import TOKEN_BYTES, Request, pack
 from promptlint.traffic.read import Problem
 from promptlint.traffic.record import INPUT, Place, Record, Unreadable
 
-__all__ = ["Renderer", "Requests", "Source", "TextTokens"]
+__all__ = ["Render", "Renderer", "Requests", "Source", "TextTokens"]
 
+CHUNK = 256
+"""Records that are rendered and tokenised together, so that each of the two finds its data still in the processor's caches."""
+CHUNK_TEXT = 4 << 20
+"""Characters of prompts from which a chunk has enough of them."""
 UNKNOWN_TOKEN = 1 << 31  # ids from here on stand for content that is not known; no tokenizer has so many
 LONGEST = 1 << 25  # tokens of a prompt, an answer or a block; more than any model's context
 
@@ -42,9 +47,9 @@ class _Unknown:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextTokens:
-    """A rendered request, packed; see `Request` for what the fields are."""
+    """A rendered request, packed; see `Request` for what the fields are. Made for every request, so not frozen: that costs four times more."""
 
     prompt: bytes
     output: bytes = b""
@@ -64,6 +69,15 @@ class Source(Protocol):
     def __iter__(self) -> Iterator[Record]: ...
 
 
+class Render(Protocol):
+    """Tokenises the text of records. Raises Unreadable for one that cannot be rendered."""
+
+    def prepare(self, records: Sequence[Record], /) -> None:
+        """Do at once what the calls for these very records would do one by one."""
+
+    def __call__(self, record: Record, /) -> TextTokens: ...
+
+
 class Requests:
     """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
 
@@ -81,7 +95,7 @@ class Requests:
         *,
         as_blocks: bool = False,
         block_size: int = 16,
-        render: Callable[[Record], TextTokens] | None = None,
+        render: Render | None = None,
         need_times: bool = False,
         keep: bool = False,
     ) -> None:
@@ -95,7 +109,7 @@ class Requests:
         self.problems: list[Problem] = []
         self.ids: list[Any] = []
         self.observed: dict[int, tuple[int, int]] = {}
-        self.places: list[tuple[str, int]] = []
+        self.places: list[Place] = []
 
     def __iter__(self) -> Iterator[Request | BlockRequest]:
         if self._kept is not None:
@@ -120,38 +134,55 @@ class Requests:
         latest = float("-inf")
         late: Record | None = None  # the first one that is out of order
         late_count = 0
+        chunk: list[tuple[Record, Hashable]] = []
+        size = 0
         for record in self.traffic:
             if not record.is_request:
                 self._refuse(record, "says only what a request cost, not what was sent")
                 continue
-            if record.timestamp is None and self.need_times:
-                self._refuse(record, "no timestamp, which --pace arrivals needs", "timestamp")
-                continue
+            if self.need_times:
+                if record.timestamp is None:
+                    self._refuse(record, "no timestamp, which --pace arrivals needs", "timestamp")
+                    continue
+                if record.timestamp < latest:
+                    late_count += 1
+                    late = late or record
+                latest = max(latest, record.timestamp)
             name: Hashable = record.given_id if record.given_id is not None else record.id or None
             if name is not None:
                 first = known.setdefault(name, record.place)
-                if first != record.place:
+                if first is not record.place and first != record.place:
                     where = f"line {first.line}" if first.file == record.place.file else str(first)
                     self._note(record, f"repeats the id of {where}; both are replayed", "id")
+            chunk.append((record, name))
+            if record.prompt is not None:
+                size += len(record.prompt)
+            if len(chunk) == CHUNK or size > CHUNK_TEXT:
+                yield from self._made(chunk, chains, unknown)
+                chunk, size = [], 0
+        yield from self._made(chunk, chains, unknown)
+        if late is not None:
+            self._note(
+                late, f"earlier than a record before it, with which it arrives; {late_count:,} such in all", "timestamp"
+            )
+
+    def _made(
+        self, chunk: list[tuple[Record, Hashable]], chains: Chains, unknown: _Unknown
+    ) -> Iterator[Request | BlockRequest]:
+        """The requests of some records, in their order."""
+        if self.render is not None and (texts := [record for record, _ in chunk if record.has_text]):
+            self.render.prepare(texts)
+        for record, name in chunk:
             try:
                 made = self._request(record, chains, unknown)
             except Unreadable as error:
                 self._refuse(record, error.reason, error.field)
                 continue
-            if (reported := record.usage.get(INPUT)) and record.cached_tokens is not None:
+            if record.usage and (reported := record.usage.get(INPUT)) and record.cached_tokens is not None:
                 self.observed[len(self.ids)] = (reported, record.cached_tokens)
             self.ids.append(name if name is not None else record.place.line)
-            self.places.append((record.place.file, record.place.line))
-            if self.need_times and record.timestamp is not None:
-                if record.timestamp < latest:
-                    late_count += 1
-                    late = late or record
-                latest = max(latest, record.timestamp)
+            self.places.append(record.place)
             yield made
-        if late is not None:
-            self._note(
-                late, f"earlier than a record before it, with which it arrives; {late_count:,} such in all", "timestamp"
-            )
 
     def all_problems(self) -> list[Problem]:
         """What the reader and we could not use, in file order."""
@@ -200,8 +231,8 @@ class Requests:
             output,
             namespace=_namespace(record),
             timestamp=(record.timestamp or 0.0) / 1000.0,
-            priority=_whole(record.extra, "priority"),
-            max_new_tokens=_whole(record.extra, "max_new_tokens", 0),
+            priority=_whole(record.extra, "priority") if record.extra else None,
+            max_new_tokens=_whole(record.extra, "max_new_tokens", 0) if record.extra else None,
             session=session,
             labels=labels,
             breakpoints=text.breakpoints,
@@ -308,33 +339,69 @@ class Renderer:
         self._tokenizer: Any = None
         self._render: Any = None
         self._conversation: Any = None
+        self._prepared: dict[int, tuple[Record, Any]] = {}  # by the identity of a record, which is kept so that it stays one
 
-    def __call__(self, record: Record) -> TextTokens:
+    def prepare(self, records: Sequence[Record], /) -> None:
         if self._tokenizer is None:
-            from promptlint import tokenizers
-            from promptlint.tokenizers.render import Conversation, renderer
-            from promptlint.tokenizers.segments import SegmentTokenizer
+            self._load()
+        texts: list[str] = []
+        head: list[str] = []  # requests of one transcript share the runs that they begin with
+        prepared: dict[int, tuple[Record, Any]] = {}
+        for record in records:
+            if record.prompt is not None:
+                texts.append(record.prompt)
+                if isinstance(record.output, str):
+                    texts.append(record.output)
+                continue
+            try:
+                rendered = self._rendered(record)
+            except Unreadable as error:
+                prepared[id(record)] = (record, error)
+                continue
+            prepared[id(record)] = (record, rendered)
+            texts += _beyond(head, rendered.prompt)
+            head = rendered.prompt[:-1]
+            texts += rendered.answer
+            if rendered.stored is not None:
+                texts += _beyond(head, rendered.stored)
+        self._prepared = prepared
+        self._tokenizer.prepare(texts)
 
-            self._tokenizer = SegmentTokenizer(tokenizers.get(self._name or tokenizers.DEFAULT))
-            self._render = renderer(self._mode)
-            self._conversation = Conversation
+    def _load(self) -> None:
+        from promptlint import tokenizers
+        from promptlint.tokenizers.render import Conversation, renderer
+        from promptlint.tokenizers.segments import SegmentTokenizer
+
+        self._tokenizer = SegmentTokenizer(tokenizers.get(self._name or tokenizers.DEFAULT))
+        self._render = renderer(self._mode)
+        self._conversation = Conversation
+
+    def __call__(self, record: Record, /) -> TextTokens:
+        if self._tokenizer is None:
+            self._load()
         packed = self._tokenizer.packed
         if record.prompt is not None:
             output = record.output if isinstance(record.output, str) else ""
-            return TextTokens(packed([record.prompt]), packed([output]) if output else b"")
+            return TextTokens(self._tokenizer.text(record.prompt), packed([output]) if output else b"")
+        known = self._prepared.get(id(record))
+        rendered = self._rendered(record) if known is None or known[0] is not record else known[1]
+        if isinstance(rendered, Unreadable):
+            raise rendered
+        prompt = packed(rendered.prompt)
+        stored = None if rendered.stored is None else packed(rendered.stored)
+        answer = packed(rendered.answer) if rendered.answer else b""
+        if not self._marks:
+            return TextTokens(prompt, answer, stored)
+        places = self._places(record, rendered.prompt)
+        return TextTokens(prompt, answer, stored, places.breakpoints, places.stops, places.lifetimes, places.head)
+
+    def _rendered(self, record: Record) -> Any:
         try:
-            rendered = self._render(
-                self._conversation(record.messages or (), record.tools, record.system, record.output)
-            )
+            return self._render(self._conversation(record.messages or (), record.tools, record.system, record.output))
         except ValueError as error:
             raise Unreadable(f"cannot be rendered as {self._mode}: {error}", "messages") from error
         except RecursionError as error:
             raise Unreadable("nested too deeply", "messages") from error
-        prompt = packed(rendered.prompt)
-        stored = None if rendered.stored is None else packed(rendered.stored)
-        places = self._places(record, rendered.prompt) if self._marks else _Places()
-        answer = packed(rendered.answer) if rendered.answer else b""
-        return TextTokens(prompt, answer, stored, places.breakpoints, places.stops, places.lifetimes, places.head)
 
     def _places(self, record: Record, runs: list[str]) -> _Places:
         """Where messages and marked blocks end, in tokens, which of those places are marked, and where the system text ends."""
@@ -359,3 +426,8 @@ class Renderer:
             marked.setdefault(stops[-1], str(whole.get("ttl", "")) if isinstance(whole, Mapping) else "")
         places = sorted(marked)
         return _Places(tuple(dict.fromkeys(stops)), tuple(places), tuple(marked[place] for place in places), head)
+
+
+def _beyond(head: list[str], runs: list[str]) -> list[str]:
+    """The runs behind `head`, if they begin with the very objects of it; else all."""
+    return runs[len(head) :] if len(head) <= len(runs) and all(map(is_, head, runs)) else runs

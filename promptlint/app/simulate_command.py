@@ -88,8 +88,8 @@ def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[in
     if given["per_request"] is not None:
         _write_requests(given["per_request"], result.per_request, requests.ids)
     for name, reason in result.refused:
-        file, line = requests.places[name]
-        problems.append(Problem(file, line, reason, "tokens"))
+        place = requests.places[name]
+        problems.append(Problem(place.file, place.line, reason, "tokens"))
     rows = tuple({"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems)
     observed = _observed(requests.observed, result.per_request)
     return Found(replace(result.report, problems=rows, observed=observed), problems)

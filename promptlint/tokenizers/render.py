@@ -27,9 +27,12 @@ __all__ = [
 ]
 
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def compact(value: Any) -> str:
     """Compact JSON: separators `,` and `:`, not ASCII-escaped, key order kept."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _COMPACT(value)
 
 
 _MARKERS = frozenset({"cache_control", "prompt_cache_breakpoint"})
@@ -48,7 +51,7 @@ def unmarked(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Conversation:
     """What a request sends, in the shape of its body. `answer` is the message that came back, where it is known; `date` what a dated template prints."""
 

@@ -67,12 +67,16 @@ class SegmentTokenizer:
     A long text that is met for the first time is tokenised in one go, and only a hash of each of its pieces is kept; a piece is remembered from its second time on,
     and so is a whole text. So memory follows the content that repeats, and text without repetition costs little more than its tokens.
     The ids of a list of runs equal the concatenation of the ids of each run tokenised whole (a property test says so).
+
+    `prepare` tokenises the texts of many requests at once: a tokenizer and an interpreter that take turns for every text push each other out of the processor's
+    caches, and a batch can use all cores.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self._cuts = tokenizer.name in EMBEDDED
         self._known: dict[str, bytes] = {}
+        self._ready: dict[str, bytes] = {}  # long texts of the last `prepare`, known or not
         self._specials: dict[str, bytes] = {}
         self._met: set[int] = set()
         self._head: list[Run] = []
@@ -80,34 +84,66 @@ class SegmentTokenizer:
 
     def text(self, text: str) -> bytes:
         """Packed ids of one run of text."""
-        known = self._known.get(text)
-        if known is not None:
-            return known
-        if len(text) <= _PIECE or not self._cuts:
-            known = self._known[text] = self.tokenizer.packed([text])[0]
-            return known
+        found = self._known.get(text)
+        if found is None:
+            found = self._ready.get(text)
+        if found is None:
+            self.prepare((text,))
+            found = self._known.get(text)
+        return self._ready[text] if found is None else found
+
+    def prepare(self, texts: Iterable[Run]) -> None:
+        """Tokenise in one go what `text` will be asked for until the next call; runs that are no text are passed over."""
+        known = self._known
+        plans: dict[str, list[str] | None] = {}  # the parts of a long text; None for a short one, or one that no cut is known for
+        again: set[str] = set()
+        kept: list[str] = []
+        for text in texts:
+            if text in known or type(text) is not str:
+                continue
+            if text in plans:
+                again.add(text)
+            elif len(text) <= _PIECE or not self._cuts:
+                plans[text] = None
+                kept.append(text)
+            else:
+                plans[text] = self._parts(text, kept, again)
+        wanted = dict.fromkeys(kept)
+        for parts in plans.values():
+            if parts is not None:
+                wanted.update(dict.fromkeys(part for part in parts if part not in known))
+        ids = dict(zip(wanted, self.tokenizer.packed(list(wanted)), strict=True))
+        for text in kept:
+            known[text] = ids[text]
+        self._ready = {}
+        for text, parts in plans.items():
+            if parts is not None:
+                self._ready[text] = b"".join([ids[part] if part in ids else known[part] for part in parts])
+                if text in again:
+                    known[text] = self._ready[text]
+
+    def _parts(self, text: str, kept: list[str], again: set[str]) -> list[str]:
+        """A long text as the pieces that were met before, which are added to `kept`, and the stretches between them, which are tokenised whole."""
         met = self._met
         mark = hash(text)
-        again = mark in met
+        if mark in met:
+            again.add(text)
         met.add(mark)
         parts = pieces(text)
-        marks = set(map(hash, parts))
-        found = self.tokenizer.packed([text])[0] if met.isdisjoint(marks) else self._long(parts)
-        met |= marks
-        if again:
-            self._known[text] = found
+        marks = list(map(hash, parts))
+        if met.isdisjoint(marks):
+            met.update(marks)
+            return [text]
+        found: list[str] = []
+        for is_met, group in groupby(zip(parts, marks, strict=True), lambda pair: pair[1] in met):
+            stretch = [part for part, _ in group]
+            if is_met:
+                kept += [part for part in stretch if part not in self._known]
+                found += stretch
+            else:
+                found.append("".join(stretch))
+        met.update(marks)
         return found
-
-    def _long(self, parts: list[str]) -> bytes:
-        """The ids of pieces of which some were met before: those are remembered, the stretches between them tokenised whole."""
-        known, met = self._known, self._met
-        missing = [part for part in parts if part not in known and hash(part) in met]
-        known.update(zip(missing, self.tokenizer.packed(missing), strict=True))
-        found: list[bytes] = []
-        for is_known, group in groupby(parts, known.__contains__):
-            stretch = list(group)
-            found += [known[part] for part in stretch] if is_known else self.tokenizer.packed(["".join(stretch)])
-        return b"".join(found)
 
     def special(self, text: str) -> bytes:
         """The packed id of a special token; one that the vocabulary lacks gets an id of its own, above every vocabulary."""
