@@ -89,9 +89,9 @@ class _Quicktok:
             ids, offsets = self._encoding.encode_batch(texts, threads)
         except (TypeError, UnicodeEncodeError):
             ids, offsets = self._encoding.encode_batch([_clean(text) for text in texts], threads)
-        data = ids.tobytes()
+        data = memoryview(ids).cast("B")
         ends = (offsets * ids.itemsize).tolist()
-        return [data[start:end] for start, end in pairwise(ends)]
+        return [data[start:end].tobytes() for start, end in pairwise(ends)]
 
     @property
     def raw(self) -> Any:

@@ -134,7 +134,7 @@ class PlainTags:
             stored = [
                 *runs,
                 once(answer, _tagged)
-                if isinstance(answer, Mapping)
+                if type(answer) is dict or isinstance(answer, Mapping)
                 else _tagged({"role": "assistant", "content": answer}),
             ]
         return Rendered([*runs, "<|assistant|>\n"], [], stored)

@@ -24,6 +24,9 @@ MAX_LINE = 64 << 20
 MAX_DOCUMENT = 512 << 20
 """Bytes of the largest file that has to be read whole (a JSON array, a YAML cassette)."""
 
+_BUFFER = 1 << 18
+"""Bytes that are read ahead: lines of text traffic are long, and one that lies in the buffer is copied once."""
+
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's name for: a gzip header, and the largest window
 _GZIP_STEP = 1 << 12  # bytes; what is fed together with damage is lost with it
@@ -58,7 +61,7 @@ class Source:
         if not self.named and self.path is not None and self.path.exists() and not self.path.is_file():
             raise Broken("not a regular file")
         try:
-            raw: IO[bytes] = sys.stdin.buffer if self.path is None else self.path.open("rb")
+            raw: IO[bytes] = sys.stdin.buffer if self.path is None else self.path.open("rb", buffering=_BUFFER)
         except OSError as error:
             raise Broken(error.strerror or str(error)) from error
         stream = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
@@ -107,7 +110,7 @@ class _Decompressed(io.BufferedReader):
     """The decompressed bytes; closing it closes the compressed file too."""
 
     def __init__(self, raw: Any, below: IO[bytes]) -> None:
-        super().__init__(raw, 1 << 16)
+        super().__init__(raw, _BUFFER)
         self._below = below
 
     def close(self) -> None:

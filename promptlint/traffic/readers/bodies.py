@@ -238,15 +238,14 @@ def messages_of(value: Any, field: str, *, roles: bool = True) -> list[Any]:
     """A list of messages, unchanged, after a look at its shape. With `roles` each message must name its role."""
     messages = as_list(value, field)
     for index, message in enumerate(messages):
-        place = f"{field}[{index}]"
-        if not isinstance(message, Mapping):
-            raise Unreadable("expected a message object", place)
+        if type(message) is not dict and not isinstance(message, Mapping):  # the second question is a slow one
+            raise Unreadable("expected a message object", f"{field}[{index}]")
         role = message.get("role")
         if roles and not isinstance(role, str):
-            raise Unreadable("a message without a role", f"{place}.role")
+            raise Unreadable("a message without a role", f"{field}[{index}].role")
         content = message.get("content")
         if content is not None and not isinstance(content, (str, list, Mapping)):
-            raise Unreadable("expected text or a list of parts", f"{place}.content")
+            raise Unreadable("expected text or a list of parts", f"{field}[{index}].content")
     return messages
 
 

@@ -24,19 +24,22 @@ def requests_of(
     )
     tools = as_list(row["tools"], "tools") if row.get("tools") is not None else options.tools
     system = row.get("system")
+    model, stamp = text_or_none(row.get("model")), row.get("timestamp")
+    shape = "anthropic" if system is not None else "chat"
     for index, message in enumerate(messages):
         if message.get("role") != "assistant":
             continue
+        when = message.get("timestamp", stamp)
         yield Record(
             place=place,
             format=name,
             id=f"{session}:{index}",
             session_id=session,
-            timestamp=milliseconds(message.get("timestamp", row.get("timestamp"))),
-            model=text_or_none(row.get("model")),
+            timestamp=None if when is None else milliseconds(when),
+            model=model,
             tools=tools,
             system=system,
-            shape="anthropic" if system is not None else "chat",
+            shape=shape,
             messages=messages[:index],
             output=message,
         )
