@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from promptlint.caches.block_lru import BlockLru, BlockRequest, Chains, StackDistances
+from promptlint.caches.block_lru import BlockLru, BlockRequest, Chains
 from promptlint.caches.bounds import Bounds
 from promptlint.caches.endless import EndlessCache
 from promptlint.caches.eviction import STRATEGIES
@@ -18,6 +18,7 @@ from promptlint.caches.radix import TREES, RadixCache
 from promptlint.caches.radix_scheduler import POLICIES, RadixScheduler
 from promptlint.caches.request import TOKEN_BYTES, Request, common_prefix, pack, unpack
 from promptlint.caches.schedule import closed_loop
+from promptlint.caches.stack_distances import StackDistances
 
 FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 UNITS = st.sampled_from([1, 2, 3, 4])
@@ -298,10 +299,9 @@ def test_the_depth_first_bound_is_what_a_depth_first_visit_finds(requests, page)
 
 
 @FAST
-@given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), min_size=1, max_size=40), st.integers(1, 14))
-def test_stack_distances_are_the_lru_cache_at_every_capacity(lists, capacity):
-    distances = StackDistances()
-    distances._tree = [0] * 8  # so that it has to be numbered anew all the time
+@given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), min_size=1, max_size=40), st.integers(1, 14), st.sampled_from([1, 5, 30, 1 << 14]))
+def test_stack_distances_are_the_lru_cache_at_every_capacity(lists, capacity, chunk):
+    distances = StackDistances(chunk)
     cache, unlimited = BlockLru(capacity), BlockLru()
     hits = tokens = everything = 0
     for index, blocks in enumerate(lists):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from promptlint.caches.block_lru import BlockLru, BlockRequest, StackDistances
+from promptlint.caches.block_lru import BlockLru, BlockRequest
+from promptlint.caches.stack_distances import StackDistances
 
 
 def request(*blocks, length=None, size=4):
