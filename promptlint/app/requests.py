@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import is_
@@ -23,12 +24,24 @@ UNKNOWN_TOKEN = 1 << 31  # ids from here on stand for content that is not known;
 LONGEST = 1 << 25  # tokens of a prompt, an answer or a block; more than any model's context
 
 
+class _Blocks(dict[Any, int]):
+    """The ids that stand for hashed blocks of one namespace."""
+
+    def __init__(self, fresh: Callable[[], int]) -> None:
+        super().__init__()
+        self._fresh = fresh
+
+    def __missing__(self, name: Any) -> int:
+        found = self[name] = self._fresh()
+        return found
+
+
 class _Unknown:
     """Token ids for content of which only the length or a hash is known. Each is handed out once."""
 
     def __init__(self) -> None:
         self._next = UNKNOWN_TOKEN
-        self._blocks: dict[Hashable, int] = {}
+        self._blocks: dict[str, _Blocks] = {}
 
     def fresh(self) -> int:
         """An id that nothing else has."""
@@ -39,12 +52,12 @@ class _Unknown:
         """Packed tokens that differ from everything else from their first one on."""
         return pack((self.fresh(),)) * length
 
-    def block(self, namespace: str, name: Hashable) -> int:
-        """The id that stands for a hashed block."""
-        found = self._blocks.get((namespace, name))
-        if found is None:
-            found = self._blocks[namespace, name] = self.fresh()
-        return found
+    def blocks(self, namespace: str, names: list[Any]) -> list[int]:
+        """The ids that stand for hashed blocks."""
+        known = self._blocks.get(namespace)
+        if known is None:
+            known = self._blocks[namespace] = _Blocks(self.fresh)
+        return [known[name] for name in names]
 
 
 @dataclass(slots=True)
@@ -81,8 +94,7 @@ class Render(Protocol):
 class Requests:
     """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
 
-    Requests get their position as id, so that a repeated id cannot confuse two of them; `ids` are the log's own, or the
-    number of the line where the log has none.
+    Requests get their position as id, so that a repeated id cannot confuse two of them.
 
     Attributes:
         problems: what could not be used, after an iteration: the reader's problems and our own.
@@ -107,9 +119,23 @@ class Requests:
         self._keep = keep  # standard input can be read only once
         self._kept: list[Request | BlockRequest] | None = None
         self.problems: list[Problem] = []
-        self.ids: list[Any] = []
         self.observed: dict[int, tuple[int, int]] = {}
-        self.places: list[Place] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lines = array("q")  # of each request in its file
+        self._files: list[tuple[int, str]] = []  # the first request of each file, and its name
+        self._names: dict[int, Hashable] = {}  # ids that the log gives
+
+    @property
+    def ids(self) -> list[Any]:
+        """The log's own id of each request, or the number of its line."""
+        return [self._names.get(index, line) for index, line in enumerate(self._lines)]
+
+    def place(self, request: int) -> Place:
+        """Where the log has a request."""
+        name = next(name for first, name in reversed(self._files) if first <= request)
+        return Place(name, self._lines[request])
 
     def __iter__(self) -> Iterator[Request | BlockRequest]:
         if self._kept is not None:
@@ -125,9 +151,8 @@ class Requests:
 
     def _read(self) -> Iterator[Request | BlockRequest]:
         self.problems = []
-        self.ids = []
         self.observed = {}
-        self.places = []
+        self._begin()
         known: dict[Hashable, Place] = {}
         chains = Chains(self.block_size)
         unknown = _Unknown()
@@ -179,9 +204,13 @@ class Requests:
                 self._refuse(record, error.reason, error.field)
                 continue
             if record.usage and (reported := record.usage.get(INPUT)) and record.cached_tokens is not None:
-                self.observed[len(self.ids)] = (reported, record.cached_tokens)
-            self.ids.append(name if name is not None else record.place.line)
-            self.places.append(record.place)
+                self.observed[len(self._lines)] = (reported, record.cached_tokens)
+            if name is not None:
+                self._names[len(self._lines)] = name
+            place = record.place
+            if not self._files or self._files[-1][1] is not place.file:
+                self._files.append((len(self._lines), place.file))
+            self._lines.append(place.line)
             yield made
 
     def all_problems(self) -> list[Problem]:
@@ -195,7 +224,7 @@ class Requests:
 
     def _request(self, record: Record, chains: Chains, unknown: _Unknown) -> Request | BlockRequest:
         labels = _labels(record.namespace, record.model, record.call_site)
-        name = len(self.ids)
+        name = len(self._lines)
         session = record.session_id or record.namespace or None
         if record.hash_ids is not None:
             size = record.block_size or self.block_size
@@ -203,7 +232,7 @@ class Requests:
             if length < 1:
                 raise Unreadable("no tokens", "hash_ids")
             _limited(length, "input_length" if record.input_length is not None else "hash_ids")
-            ids = [unknown.block(record.namespace, one) for one in record.hash_ids]
+            ids = unknown.blocks(record.namespace, record.hash_ids)
             if self.as_blocks:
                 if not ids:  # shorter than a block: known to nobody else
                     ids = [unknown.fresh()]
@@ -249,7 +278,7 @@ class Requests:
         if pages is None:
             return TextTokens(prompt)
         _limited(len(pages) * size, "kept_hash_ids")
-        named = [unknown.block(record.namespace, one) for one in pages]
+        named = unknown.blocks(record.namespace, pages)
         answer = unknown.run(_limited(record.output_length or 0, "output_length"))
         return TextTokens(prompt, answer, _spelled(named, size))
 
@@ -339,7 +368,9 @@ class Renderer:
         self._tokenizer: Any = None
         self._render: Any = None
         self._conversation: Any = None
-        self._prepared: dict[int, tuple[Record, Any]] = {}  # by the identity of a record, which is kept so that it stays one
+        self._prepared: dict[
+            int, tuple[Record, Any]
+        ] = {}  # by the identity of a record, which is kept so that it stays one
 
     def prepare(self, records: Sequence[Record], /) -> None:
         if self._tokenizer is None:

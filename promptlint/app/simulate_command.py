@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,15 +88,19 @@ def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[in
     if given["per_request"] is not None:
         _write_requests(given["per_request"], result.per_request, requests.ids)
     for name, reason in result.refused:
-        place = requests.places[name]
+        place = requests.place(name)
         problems.append(Problem(place.file, place.line, reason, "tokens"))
     rows = tuple({"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems)
     observed = _observed(requests.observed, result.per_request)
     return Found(replace(result.report, problems=rows, observed=observed), problems)
 
 
-def _observed(reported: Mapping[int, tuple[int, int]], expected: list[tuple[Any, int, int]]) -> dict[str, Any] | None:
+def _observed(
+    reported: Mapping[int, tuple[int, int]], expected: Iterable[tuple[Any, int, int]]
+) -> dict[str, Any] | None:
     """What the log's usage fields say, beside what was expected of the same requests; None where no request reports both counts."""
+    if not reported:
+        return None
     rows = [(reported[name], prompt, cached) for name, prompt, cached in expected if name in reported]
     if not rows:
         return None
@@ -227,7 +231,7 @@ def _requests(source: Source, setup: Setup, given: Mapping[str, Any]) -> Request
     )
 
 
-def _write_requests(path: Path, rows: list[tuple[Any, int, int]], ids: list[Any]) -> None:
+def _write_requests(path: Path, rows: Iterable[tuple[Any, int, int]], ids: list[Any]) -> None:
     try:
         with path.open("w", encoding="utf-8") as file:
             for name, prompt, cached in rows:

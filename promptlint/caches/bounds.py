@@ -19,10 +19,11 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
+from promptlint.caches.block_lru import BlockRequest
 from promptlint.caches.request import TOKEN_BYTES, Request
 from promptlint.caches.runs import RunTree
 
-__all__ = ["BoundTokens", "Bounds"]
+__all__ = ["BlockBounds", "BoundTokens", "Bounds"]
 
 
 @dataclass(slots=True)
@@ -84,18 +85,8 @@ class Bounds:
     def tokens(self) -> BoundTokens:
         """The bounds on the cached prompt tokens of all counted requests so far."""
         fits = self._capacity is None or self._capacity >= self._longest
-        capacity = self._content if self._capacity is None else self._packed()
+        capacity = self._content if self._capacity is None else _packed(self._idle, self._area)
         return BoundTokens(self._content, capacity, self._once if fits else None)
-
-    def _packed(self) -> int:
-        area, tokens = self._area, 0
-        for idle, count in sorted(self._idle.items()):
-            fit = count if idle == 0 else min(count, area // idle)
-            tokens += fit
-            area -= fit * idle
-            if fit < count:
-                break
-        return tokens
 
     def _prompt(self, namespace: Hashable, prompt: bytes, *, counted: bool) -> int:
         """Insert a prompt and count what of it was there before."""
@@ -120,3 +111,64 @@ class Bounds:
                 self._once -= self.page_size  # an exact repeat computes its last page again
             use.ended = True
         return reused
+
+
+class BlockBounds:
+    """The same bounds, in blocks, by the convention of `block_lru`: an id says all that a path in a tree would, answers are not stored, and the last token counts as any other.
+
+    Attributes:
+        content_tokens: prompt tokens in the blocks of `content`, of which the last may be partial.
+    """
+
+    def __init__(self, capacity: int | None) -> None:
+        self._capacity = capacity
+        self._last: dict[Hashable, int] = {}  # block -> the last request that had it
+        self._clock = 0
+        self._idle: Counter[int] = Counter()
+        self._area = 0
+        self._content = 0
+        self.content_tokens = 0
+        self._longest = 0
+
+    def add(self, request: BlockRequest, *, counted: bool = True) -> None:
+        """Take note of a request. One that is not `counted` (warm-up) fills the cache only."""
+        self._clock = clock = self._clock + 1
+        blocks, last = request.blocks, self._last
+        self._longest = max(self._longest, len(blocks))
+        if self._capacity is not None:
+            self._area += max(0, self._capacity - len(blocks))
+        if counted:
+            found = run = since = 0
+            for block in blocks:
+                before = last.get(block)
+                if before is None:
+                    break
+                found += 1
+                if before != since:  # a prefix was mostly used as a whole: one gap for all of its blocks
+                    if run:
+                        self._idle[clock - since - 1] += run
+                    since, run = before, 0
+                run += 1
+            if found:
+                self._idle[clock - since - 1] += run
+                self._content += found
+                self.content_tokens += request.tokens(found)
+        last.update(dict.fromkeys(blocks, clock))
+
+    def blocks(self) -> BoundTokens:
+        """The bounds on the blocks that hit, of all counted requests so far."""
+        fits = self._capacity is None or self._capacity >= self._longest
+        capacity = self._content if self._capacity is None else _packed(self._idle, self._area)
+        return BoundTokens(self._content, capacity, self._content if fits else None)
+
+
+def _packed(idle_times: Counter[int], area: int) -> int:
+    """Tokens of the reuses whose idle times fit into the area, the shortest first."""
+    tokens = 0
+    for idle, count in sorted(idle_times.items()):
+        fit = count if idle == 0 else min(count, area // idle)
+        tokens += fit
+        area -= fit * idle
+        if fit < count:
+            break
+    return tokens

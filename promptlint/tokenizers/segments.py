@@ -95,7 +95,9 @@ class SegmentTokenizer:
     def prepare(self, texts: Iterable[Run]) -> None:
         """Tokenise in one go what `text` will be asked for until the next call; runs that are no text are passed over."""
         known = self._known
-        plans: dict[str, list[str] | None] = {}  # the parts of a long text; None for a short one, or one that no cut is known for
+        plans: dict[
+            str, list[str] | None
+        ] = {}  # the parts of a long text; None for a short one, or one that no cut is known for
         again: set[str] = set()
         kept: list[str] = []
         for text in texts:

@@ -299,7 +299,11 @@ def test_the_depth_first_bound_is_what_a_depth_first_visit_finds(requests, page)
 
 
 @FAST
-@given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), min_size=1, max_size=40), st.integers(1, 14), st.sampled_from([1, 5, 30, 1 << 14]))
+@given(
+    st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), min_size=1, max_size=40),
+    st.integers(1, 14),
+    st.sampled_from([1, 5, 30, 1 << 14]),
+)
 def test_stack_distances_are_the_lru_cache_at_every_capacity(lists, capacity, chunk):
     distances = StackDistances(chunk)
     cache, unlimited = BlockLru(capacity), BlockLru()

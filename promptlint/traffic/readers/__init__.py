@@ -77,11 +77,16 @@ _PLAIN_FIELDS = frozenset(
         "output_length",
     ]
 )
+_HASH_FIELDS = frozenset(
+    {"hash_ids", "timestamp", "input_length", "output_length", "id", "session_id", "namespace", "block_size"}
+)
 _PLAIN = (bodies.CANONICAL, bodies.BODY, bodies.COMPLETION)
 
 
 def format_of(row: Mapping[str, Any]) -> Format | None:
     """The first format that the record looks like; None when there is none. Most records have only fields that no special format asks about."""
+    if "hash_ids" in row and row.keys() <= _HASH_FIELDS:
+        return blocks.MOONCAKE
     tried = _PLAIN if row.keys() <= _PLAIN_FIELDS else FORMATS
     for form in tried:
         if form.matches(row):

@@ -1,0 +1,1 @@
+"""The parts of `app.simulate`: the set-up, the sample of sessions, and a run over blocks or over tokens."""
