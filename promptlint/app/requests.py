@@ -162,7 +162,7 @@ class Requests:
         chunk: list[tuple[Record, Hashable]] = []
         size = 0
         for record in self.traffic:
-            if not record.is_request:
+            if record.hash_ids is None and not record.is_request:
                 self._refuse(record, "says only what a request cost, not what was sent")
                 continue
             if self.need_times:
@@ -232,11 +232,14 @@ class Requests:
             if length < 1:
                 raise Unreadable("no tokens", "hash_ids")
             _limited(length, "input_length" if record.input_length is not None else "hash_ids")
-            ids = unknown.blocks(record.namespace, record.hash_ids)
             if self.as_blocks:
-                if not ids:  # shorter than a block: known to nobody else
-                    ids = [unknown.fresh()]
-                return BlockRequest(name, ids, length, size, session=session, labels=labels)
+                blocks: list[Hashable] = record.hash_ids
+                if record.namespace:
+                    blocks = [(record.namespace, one) for one in blocks]
+                if not blocks:  # shorter than a block: known to nobody else
+                    blocks = [(unknown.fresh(),)]
+                return BlockRequest(name, blocks, length, size, session, labels)
+            ids = unknown.blocks(record.namespace, record.hash_ids)
             prompt = _spelled(ids, min(size, length))[: length * TOKEN_BYTES]
             if len(prompt) < length * TOKEN_BYTES:  # a partial last block without an id is known to nobody else
                 prompt += unknown.run(length - len(prompt) // TOKEN_BYTES)

@@ -127,18 +127,18 @@ class Traffic:
         except Broken as error:
             self.problem(Place(source.name, number + 1), str(error))
 
-    def _line(self, place: Place, data: bytes, wanted: Format | None) -> Iterator[Record]:
+    def _line(self, place: Place, data: bytes, wanted: Format | None) -> Iterable[Record]:
+        """The records of one line. No generator of its own: that would cost every line one more."""
         if not data or data.isspace():
-            return
+            return ()
         try:
             value = json.loads(data)
         except (ValueError, RecursionError) as error:
             if _looks_like_json(data.lstrip()):
                 self.problem(place, _json_reason(error))
-            else:
-                yield from self._logged(place, data, wanted)
-            return
-        yield from self._values(value, place, wanted)
+                return ()
+            return self._logged(place, data, wanted)
+        return self._object(value, place, wanted) if type(value) is dict else self._values(value, place, wanted)
 
     def _document(self, source: Source, first: bytes, rest: bytes, wanted: Format | None) -> Iterator[Record]:
         """A file whose first line is no whole JSON value: one document over several lines, or lines of which the first is broken."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from promptlint.traffic.readers.base import Format, Options, as_list, as_object, parsed, text_or_none
-from promptlint.traffic.readers.bodies import record_of
+from promptlint.traffic.readers.bodies import SECONDS, record_of
 from promptlint.traffic.record import Place, Record, Unreadable, milliseconds
 
 __all__ = ["AIPERF", "BAILIAN", "DYNAMO", "MOONCAKE", "WEKA"]
@@ -19,10 +19,35 @@ MOONCAKE_BLOCK = 512
 BAILIAN_BLOCK = 16
 
 
+_TRACE = frozenset({"timestamp", "input_length", "output_length", "hash_ids"})
+
+
 def _read_mooncake(row: Mapping[str, Any], place: Place, options: Options) -> Iterator[Record]:
-    record = record_of(row, place, "mooncake", options)
+    record = _trace_record(row, place) or record_of(row, place, "mooncake", options)
     record.block_size = options.block_size or record.block_size or MOONCAKE_BLOCK
     yield _checked(record)
+
+
+def _trace_record(row: Mapping[str, Any], place: Place) -> Record | None:
+    """What `record_of` makes of a row with the fields of the published trace alone, in a third of the time; None where anything needs a second look."""
+    ids, stamp = row["hash_ids"], row.get("timestamp")
+    lengths = row.get("input_length"), row.get("output_length")
+    if (
+        not row.keys() <= _TRACE
+        or type(ids) is not list
+        or not set(map(type, ids)) <= {int}
+        or not (stamp is None or (type(stamp) in {int, float} and 0 <= stamp < SECONDS[0]))
+        or not all(one is None or (type(one) is int and one >= 0) for one in lengths)
+    ):
+        return None
+    return Record(
+        place=place,
+        format="mooncake",
+        timestamp=None if stamp is None else float(stamp),
+        hash_ids=ids,
+        input_length=lengths[0],
+        output_length=lengths[1],
+    )
 
 
 def _checked(record: Record) -> Record:

@@ -12,7 +12,7 @@ from typing import Any
 from promptlint.traffic.readers.base import Format, Options, as_list, as_object, kind, text_or_none
 from promptlint.traffic.record import INPUT, Place, Record, Unreadable, milliseconds, usage_of
 
-__all__ = ["ANTHROPIC_BATCH", "BATCH", "BODY", "CANONICAL", "COMPLETION", "EXCHANGE", "answer_of", "record_of"]
+__all__ = ["ANTHROPIC_BATCH", "BATCH", "BODY", "CANONICAL", "COMPLETION", "EXCHANGE", "SECONDS", "answer_of", "record_of"]
 
 # Fields of a body that are part of the cache key of some provider, or steer requests to a machine.
 PARAMETERS = frozenset(
@@ -97,7 +97,7 @@ _ENVELOPE = frozenset(
     ]
 )
 
-_SECONDS = (1e9, 4e9)
+SECONDS = (1e9, 4e9)
 """As seconds these are 2001 to 2096; as milliseconds no log of today, and no trace that is shorter than eleven days."""
 
 
@@ -141,7 +141,7 @@ def _envelope(record: Record, body: Mapping[str, Any]) -> None:
         record.timestamp = milliseconds(body["timestamp"])
         if record.timestamp is None:
             raise Unreadable(f"not a time: {str(body['timestamp'])[:40]!r}", "timestamp")
-        if type(body["timestamp"]) in {int, float} and _SECONDS[0] <= record.timestamp < _SECONDS[1]:
+        if type(body["timestamp"]) in {int, float} and SECONDS[0] <= record.timestamp < SECONDS[1]:
             record.notes += ("a timestamp that looks like seconds since 1970 is read as milliseconds",)
     elif body.get("arrival") is not None:
         record.timestamp = milliseconds(body["arrival"], "s")
