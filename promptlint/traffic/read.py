@@ -132,7 +132,8 @@ class Traffic:
         if not data or data.isspace():
             return ()
         try:
-            value = json.loads(data)
+            # An object is UTF-8: no need to find out, as for other bytes.
+            value = json.loads(str(data, "utf-8", "surrogatepass") if data[:1] == b"{" else data)
         except (ValueError, RecursionError) as error:
             if _looks_like_json(data.lstrip()):
                 self.problem(place, _json_reason(error))

@@ -20,6 +20,7 @@ BAILIAN_BLOCK = 16
 
 
 _TRACE = frozenset({"timestamp", "input_length", "output_length", "hash_ids"})
+_WHOLE = {int}
 
 
 def _read_mooncake(row: Mapping[str, Any], place: Place, options: Options) -> Iterator[Record]:
@@ -30,23 +31,27 @@ def _read_mooncake(row: Mapping[str, Any], place: Place, options: Options) -> It
 
 def _trace_record(row: Mapping[str, Any], place: Place) -> Record | None:
     """What `record_of` makes of a row with the fields of the published trace alone, in a third of the time; None where anything needs a second look."""
-    ids, stamp = row["hash_ids"], row.get("timestamp")
-    lengths = row.get("input_length"), row.get("output_length")
+    ids, stamp = row["hash_ids"], row.get("timestamp", 0)
+    length, answer = row.get("input_length", 0), row.get("output_length", 0)
     if (
-        not row.keys() <= _TRACE
+        type(length) is not int
+        or type(answer) is not int
+        or (type(stamp) is not int and type(stamp) is not float)
         or type(ids) is not list
-        or not set(map(type, ids)) <= {int}
-        or not (stamp is None or (type(stamp) in {int, float} and 0 <= stamp < SECONDS[0]))
-        or not all(one is None or (type(one) is int and one >= 0) for one in lengths)
+        or length < 0
+        or answer < 0
+        or not 0 <= stamp < SECONDS[0]
+        or not set(map(type, ids)) <= _WHOLE
+        or not row.keys() <= _TRACE
     ):
         return None
     return Record(
         place=place,
         format="mooncake",
-        timestamp=None if stamp is None else float(stamp),
+        timestamp=float(stamp) if "timestamp" in row else None,
         hash_ids=ids,
-        input_length=lengths[0],
-        output_length=lengths[1],
+        input_length=length if "input_length" in row else None,
+        output_length=answer if "output_length" in row else None,
     )
 
 

@@ -12,7 +12,17 @@ from typing import Any
 from promptlint.traffic.readers.base import Format, Options, as_list, as_object, kind, text_or_none
 from promptlint.traffic.record import INPUT, Place, Record, Unreadable, milliseconds, usage_of
 
-__all__ = ["ANTHROPIC_BATCH", "BATCH", "BODY", "CANONICAL", "COMPLETION", "EXCHANGE", "SECONDS", "answer_of", "record_of"]
+__all__ = [
+    "ANTHROPIC_BATCH",
+    "BATCH",
+    "BODY",
+    "CANONICAL",
+    "COMPLETION",
+    "EXCHANGE",
+    "SECONDS",
+    "answer_of",
+    "record_of",
+]
 
 # Fields of a body that are part of the cache key of some provider, or steer requests to a machine.
 PARAMETERS = frozenset(
