@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from promptlint.analysis.assumptions import Assumptions, count_tokens
+from promptlint.analysis.layout import laid_out, layout_of
 from promptlint.catalog.providers import Terms, page_for, pick, resolve
 from promptlint.ir import (
     Block,
@@ -170,8 +171,15 @@ def render(prompt: Prompt, assumptions: Assumptions, site_id: str = "") -> Rende
     order = prompt.render_order
     if not order and terms is not None and "tools" in terms.render_order:
         order = (BlockKind.TOOLS,)  # system messages keep their place in the list
+    blocks = _ordered(prompt.blocks, order)
     walker = _Walker(assumptions, encoding)
-    walker.blocks(_ordered(prompt.blocks, order), Volatility.STATIC)
+    if (layout := layout_of(prompt, assumptions, terms)) is None:
+        walker.blocks(blocks, Volatility.STATIC)
+    else:
+        head, late, newest = laid_out(blocks, layout)
+        before = walker.blocks(head, Volatility.STATIC)
+        moving = _Context(floor=Volatility.TURN, over_floor=Volatility.TURN)
+        walker.blocks(newest, walker.blocks(late, before, moving))
     return Rendered(prompt, site_id or prompt.id, tuple(walker.items), walker.longest, encoding, assumptions, terms)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from promptlint import __version__
 from promptlint.analysis import Assumptions, CallSite
 from promptlint.app.discovery import Discovery, absolute, discover, matches_glob
+from promptlint.app.local_templates import layouts
 from promptlint.app.suppress import Suppression, read_suppressions
 from promptlint.catalog.rules import CATEGORIES, Rule, Rules, load_rules
 from promptlint.checks.runner import CheckResult, run
@@ -122,7 +123,10 @@ def analyse(settings: Settings, request: Request, discovery: Discovery | None = 
             from promptlint.app.traffic import measured_reading
 
             reading = measured_reading(reading, request.traffic)
-        assumptions = assumptions_of(settings)
+        assumptions = replace(
+            assumptions_of(settings),
+            layouts=layouts(project, reading.prompts, settings.tokenizer, settings.chat_template),
+        )
         rules = load_rules(settings.extra_rules)
         return Analysis(project, discovery, reading, run(reading, rules, assumptions), assumptions, rules)
 

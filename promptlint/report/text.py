@@ -165,6 +165,10 @@ def assumptions_line(report: CheckReport) -> str:
     if "requests_per_day" in known:
         parts.append(f"{known['requests_per_day']:,} requests a day per call site")
     parts.append(f"tokens by {known.get('tokenizer')} where the model is unknown")
+    if known.get("chat_templates"):
+        parts.append(
+            f"blocks in the order of the chat template of {', '.join(map(printable, known['chat_templates']))}"
+        )
     return ", ".join(parts)
 
 

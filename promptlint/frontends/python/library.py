@@ -82,7 +82,7 @@ class Library(Templates):
         sunk = self.call_sink(callee, arguments, node, frame)
         made = self.sdk.constructors.get(path)
         if made is not None:
-            return Lib(made, True)
+            return Lib(made, True, self._model_named(made, arguments))
         if sunk is not None:
             self.sent += 1
             return sunk
@@ -202,6 +202,14 @@ class Library(Templates):
         return text
 
     # ---- methods of unknown values
+
+    def _model_named(self, made: str, arguments: Arguments) -> tuple[tuple[str, Value], ...]:
+        """The model that a constructor was given (`AutoTokenizer.from_pretrained("org/name")`), as an argument of what is called on the instance."""
+        names = self.sdk.instances[made].named_by
+        given = next((arguments.keywords[name] for name in names if name in arguments.keywords), None)
+        if given is None and names and arguments.positional:
+            given = arguments.positional[0]
+        return () if given is None else (("model", given),)
 
     def call_unknown(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The value of a call of something that we have no model for."""
