@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from promptlint.report.escape import printable
+
 __all__ = [
     "Advice",
     "EngineRow",
@@ -200,7 +202,7 @@ def to_json(advice: Advice) -> str:
         "likely_causes": [dict(cause) for cause in advice.causes],
         "assumptions": _rounded(dict(advice.assumptions)),
     }
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def _rounded(value: Any) -> Any:
@@ -233,11 +235,11 @@ def to_text(advice: Advice) -> str:
         for number, cause in enumerate(advice.causes, 1):
             lines += [f"  {number}. {cause['cause']}: {cause['why']}", f"     confirm with: {cause['confirm_with']}"]
         lines.append("")
-    lines += list(advice.notes)
+    lines += [line for note in advice.notes for line in note.splitlines()]
     if advice.rule and advice.verdicts:
         lines += _list("Rule, first match decides (rules/verdict.toml)", advice.rule)
     lines += _list("Assumptions", [f"{key}: {_plain(value)}" for key, value in advice.assumptions.items()])
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(printable(line, keep="\t") for line in lines).rstrip() + "\n"
 
 
 def _verdict_lines(row: VerdictRow) -> list[str]:
@@ -371,16 +373,17 @@ def record(advice: Advice, today: str) -> str:
     lines = [f"# Decision record: prefix caching and serving engine ({today})", ""]
     for row in advice.verdicts:
         lines += [
-            f"## {row.pool}",
+            f"## {_safe(row.pool)}",
             "",
             f"**Decision: {row.verdict}.** {row.because[0].upper()}{row.because[1:]}.",
             "",
-            f"Runs today: {row.current}. Model: {row.model}. Rule: {row.rule}.",
+            f"Runs today: {row.current}. Model: {_safe(row.model)}. Rule: {row.rule}.",
             "",
         ]
         lines += ["| fact | value | unit | source |", "| --- | ---: | --- | --- |"]
         lines += [
-            f"| {reason.fact} | {_plain(reason.value)} | {reason.unit} | {reason.source} |" for reason in row.reasons
+            f"| {reason.fact} | {_safe(_plain(reason.value))} | {reason.unit} | {_safe(reason.source)} |"
+            for reason in row.reasons
         ]
         engines = [engine for engine in advice.engines if engine.pool == row.pool]
         if engines:
@@ -407,11 +410,16 @@ def record(advice: Advice, today: str) -> str:
         lines += ["", f"Measure with: `{row.measurement}`", ""]
     for item in advice.reordering:
         lines += [
-            f"## Order of {item.call_site}",
+            f"## Order of {_safe(item.call_site)}",
             "",
-            f"From {' > '.join(item.before)} to {' > '.join(item.after)}: hit rate {_percent(item.hit_rate_now)} to {_percent(item.hit_rate_then)} ({item.basis}).",
+            f"From {_safe(' > '.join(item.before))} to {_safe(' > '.join(item.after))}: hit rate {_percent(item.hit_rate_now)} to {_percent(item.hit_rate_then)} ({item.basis}).",
             "",
         ]
-        lines += [*(f"- {text}" for text in item.moved), f"- meaning: {item.meaning_risk}", ""]
-    lines += ["## Inputs", "", *(f"- {key}: {_plain(value)}" for key, value in advice.assumptions.items())]
-    return "\n".join(lines).rstrip() + "\n"
+        lines += [*(f"- {_safe(text)}" for text in item.moved), f"- meaning: {_safe(item.meaning_risk)}", ""]
+    lines += ["## Inputs", "", *(f"- {key}: {_safe(_plain(value))}" for key, value in advice.assumptions.items())]
+    return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def _safe(text: str) -> str:
+    """Text of code or of a workload file in a document that people also read unrendered: only what would open HTML or end a table's cell is escaped."""
+    return text.replace("|", "\\|").replace("<", "&lt;")

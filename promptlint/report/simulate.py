@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from promptlint.report.escape import printable
+
 __all__ = ["CurvePoint", "GroupRow", "ReplicaRow", "Sampling", "SimulateReport", "json", "text"]
 
 SCHEMA = "promptlint.simulate/1"
@@ -160,7 +162,7 @@ def text(report: SimulateReport) -> str:
         ]
     if len(report.groups) > 1:
         rows = [
-            (f"{row.by} {row.name}", f"{row.requests:,}", f"{row.prompt_tokens:,}", _percent(row.hit_rate))
+            (f"{row.by} {printable(row.name)}", f"{row.requests:,}", f"{row.prompt_tokens:,}", _percent(row.hit_rate))
             for row in report.groups
         ]
         lines += ["", *_table(("group", "requests", "prompt tokens", "hit rate"), rows)]
@@ -199,6 +201,7 @@ def _what(report: SimulateReport) -> str:
     details = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.settings.items())
     driver = report.driver if report.schedule is None else f"schedule {report.schedule}, {report.driver}"
     version = f" {report.engine_version}" if report.engine_version else ""
+    details = printable(details)
     return f"{report.engine}{version} ({details or 'defaults'}), capacity {capacity}, {driver}"
 
 
