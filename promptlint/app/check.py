@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,6 +37,7 @@ __all__ = [
     "read_project",
     "resolve_rules",
     "selected_rules",
+    "wanting",
 ]
 
 UNUSED = "unused-suppression"
@@ -194,6 +195,11 @@ def selected_rules(settings: Settings) -> frozenset[str]:
     return selected - resolve_rules(settings.ignore, rules, f"{where} ignore".strip())
 
 
+def wanting(settings: Settings) -> Callable[[str, str], bool]:
+    """Whether a rule (by name) is asked for in a file (path from the project root). Raises UserError for an unknown name in the settings."""
+    return _Selection(settings, load_rules(settings.extra_rules)).wants
+
+
 class _Selection:
     """Which findings the user wants to hear of."""
 
@@ -237,7 +243,8 @@ class _Paths:
 def _report(analysis: Analysis, request: Request, selection: _Selection) -> model.CheckReport:
     paths = _Paths(analysis)
     kept, suppressed, hidden = _filtered(analysis, request, selection, paths)
-    items = _items(kept, analysis, paths)
+    prints = _fingerprints([*kept, *suppressed, *hidden], paths)
+    items = tuple(_item(finding, prints[id(finding)], analysis) for finding in kept)
     sites = [
         site for site in analysis.result.call_sites if _is_call_site(site.prompt) and site.prompt.path in paths.given
     ]
@@ -257,7 +264,7 @@ def _report(analysis: Analysis, request: Request, selection: _Selection) -> mode
             _template(verdict) for verdict in analysis.reading.templates if verdict.path in paths.given
         ),
         unsupported=unsupported,
-        suppressed=suppressed,
+        suppressed=len(suppressed),
         summary=model.Summary(
             files=len(files),
             parsed=len(parsed),
@@ -266,11 +273,12 @@ def _report(analysis: Analysis, request: Request, selection: _Selection) -> mode
             read_partly=readings["partly"],
             not_read=readings["not"],
             findings={severity: severities[severity] for severity in ("high", "medium", "low")},
-            hidden=hidden,
+            hidden=len(hidden),
             texts=sum(not _is_call_site(prompt) and prompt.path in paths.given for prompt in analysis.reading.prompts),
         ),
         rules={name: _card(analysis.rules[name]) for name in sorted({item.rule for item in items})},
         unusable=bool(refused) and files <= refused,
+        withheld=tuple(sorted(prints[id(finding)] for finding in (*suppressed, *hidden))),
     )
 
 
@@ -286,12 +294,13 @@ def _readable(discovery: Discovery) -> Iterator[Path]:
 
 def _filtered(
     analysis: Analysis, request: Request, selection: _Selection, paths: _Paths
-) -> tuple[list[Finding], int, int]:
-    """Shown findings in order, and how many were suppressed and hidden."""
+) -> tuple[list[Finding], list[Finding], list[Finding]]:
+    """Shown findings in order, suppressed ones, and hidden ones."""
     notes = _suppressions(analysis, paths)
     used: set[Suppression] = set()
     kept: list[Finding] = []
-    suppressed = hidden = 0
+    suppressed: list[Finding] = []
+    hidden: list[Finding] = []
     for finding in analysis.result.findings:
         if not _in_scope(finding, request, paths) or not selection.wants(
             finding.rule, paths.relative(finding.span.path)
@@ -300,16 +309,16 @@ def _filtered(
         allowing = [note for note in notes.get(finding.span.path, ()) if _allows(note, finding, analysis.rules)]
         used.update(allowing)
         if not selection.shows(finding):
-            hidden += 1
+            hidden.append(finding)
         elif allowing:
-            suppressed += 1
+            suppressed.append(finding)
         else:
             kept.append(finding)
     for finding in _housekeeping(notes, used, analysis.rules, selection, paths):
         if selection.shows(finding):
             kept.append(finding)
         else:
-            hidden += 1
+            hidden.append(finding)
     kept.sort(key=lambda each: (-each.tokens_lost, each.span, each.rule, each.expression))
     return kept, suppressed, hidden
 
@@ -381,8 +390,10 @@ def _remark(rule: Rule, span: Span, message: str, expression: str) -> Finding:
     )
 
 
-def _items(findings: Sequence[Finding], analysis: Analysis, paths: _Paths) -> tuple[model.FindingItem, ...]:
-    """Findings in report form. Fingerprints count equal findings from the top of the file, not in order of cost."""
+def _fingerprints(findings: Sequence[Finding], paths: _Paths) -> dict[int, str]:
+    """By id of the object. Equal findings are counted from the top of the file, also those that are not shown, so that neither cost, persona nor a
+    suppression of one changes the fingerprint of another.
+    """
     occurrences: Counter[tuple[str, ...]] = Counter()
     prints: dict[int, str] = {}
     for finding in sorted(findings, key=lambda each: (each.span, each.rule)):
@@ -390,7 +401,7 @@ def _items(findings: Sequence[Finding], analysis: Analysis, paths: _Paths) -> tu
         key = (finding.rule, finding.span.path, finding.function, "".join(finding.expression.split()))
         prints[id(finding)] = anchored.fingerprint(occurrences[key])
         occurrences[key] += 1
-    return tuple(_item(finding, prints[id(finding)], analysis) for finding in findings)
+    return prints
 
 
 def _item(finding: Finding, fingerprint: str, analysis: Analysis) -> model.FindingItem:
@@ -422,6 +433,7 @@ def _item(finding: Finding, fingerprint: str, analysis: Analysis) -> model.Findi
         help=finding.help,
         hint=finding.hint,
         source=source.line_text(span.line) if source is not None else "",
+        function=finding.function,
     )
 
 

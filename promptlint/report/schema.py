@@ -15,8 +15,8 @@ from promptlint.report import model
 __all__ = ["check_schema", "object_schema"]
 
 _PRIVATE = {
-    model.FindingItem: ("help", "hint", "source"),
-    model.CheckReport: ("rules", "unusable"),
+    model.FindingItem: ("help", "hint", "source", "function"),
+    model.CheckReport: ("rules", "unusable", "withheld"),
     model.Summary: ("texts",),
 }
 _OPTIONAL: dict[type, tuple[str, ...]] = {model.CheckReport: ("baseline",)}

@@ -125,3 +125,77 @@ def test_a_revision_that_does_not_exist(known, tmp_path):
         done = promptlint("check", "--baseline-ref", revision, cwd=known)
         assert done.returncode == 2
         assert "neither a file, a folder nor a git revision" in done.stderr
+
+
+def test_a_renamed_file_or_folder_keeps_what_was_known(known):
+    commit(known)
+    (known / "deep" / "er").mkdir(parents=True)
+    (known / "app.py").rename(known / "deep" / "er" / "agent.py")
+    for arguments in (
+        ("--baseline", "known.json"),
+        ("--baseline-ref", "HEAD"),
+        ("--baseline-ref", "HEAD", "deep/er/agent.py"),
+    ):
+        status, report = check(known, *arguments)
+        assert (status, report["baseline"]) == (0, {"known": 1, "fixed": []}), arguments
+
+
+def test_each_known_finding_accounts_for_one(known):
+    (known / "app.py").rename(known / "one.py")
+    (known / "two.py").write_text((known / "one.py").read_text())
+    status, report = check(known, "--baseline", "known.json")
+    assert (status, len(report["findings"]), report["baseline"]["known"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("change", [("def ask", "def reply"), ("dt.datetime.now()", "dt.datetime.utcnow()")])
+def test_another_function_or_expression_in_a_renamed_file_is_new(known, change):
+    (known / "app.py").unlink()
+    (known / "agent.py").write_text(CLOCKED.replace(*change))
+    status, report = check(known, "--baseline", "known.json")
+    assert (status, len(report["findings"]), report["baseline"]["known"]) == (1, 1, 0)
+    assert [item["path"] for item in report["baseline"]["fixed"]] == ["app.py"]
+
+
+def test_the_same_mistake_again_in_another_file_is_new(known):
+    (known / "app.py").write_text(STILL)
+    (known / "agent.py").write_text(CLOCKED)
+    status, report = check(known, "--baseline", "known.json")
+    assert (status, [finding["path"] for finding in report["findings"]]) == (1, ["agent.py"])
+    assert len(report["baseline"]["fixed"]) == 1
+
+
+def test_hidden_suppressed_ignored_and_unread_findings_are_not_called_fixed(known):
+    allowed = CLOCKED.replace(
+        '{RULES}"\n    return', '{RULES}"  # promptlint: allow[clock-in-prefix] wanted\n    return'
+    )
+    assert allowed != CLOCKED
+    (known / "app.py").write_text(allowed)
+    assert check(known, "--baseline", "known.json")[1]["baseline"] == {"known": 0, "fixed": []}
+    (known / "app.py").write_text(CLOCKED)
+    ignored = check(known, "--baseline", "known.json", "--per-file-ignores", "app.py:clock-in-prefix")[1]
+    assert ignored["baseline"] == {"known": 0, "fixed": []}
+    (known / "other.py").write_text(
+        CLOCKED.replace("dt.datetime.now()", "user_name").replace("question: str", "question: str, user_name: str")
+    )
+    promptlint("check", "--no-cache", "--write-baseline", "two.json", cwd=known)
+    assert len(json.loads((known / "two.json").read_text())["findings"]) == 2
+    assert check(known, "--baseline", "two.json", "--min-confidence", "high")[1]["baseline"] == {
+        "known": 1,
+        "fixed": [],
+    }
+    (known / "app.py").write_text(CLOCKED + "def (:\n")
+    assert check(known, "--baseline", "known.json")[1]["baseline"]["fixed"] == []
+
+
+def test_a_suppression_of_one_finding_does_not_make_an_equal_one_new(known):
+    line = '    system = f"Now: {dt.datetime.now()}\\n{RULES}"\n'
+    call = '    client.messages.create(model="m", max_tokens=9, messages=[], system=system)\n'
+    twice = CLOCKED.replace(line, line + call + line)
+    assert twice != CLOCKED
+    (known / "app.py").write_text(twice)
+    assert promptlint("check", "--no-cache", "--write-baseline", "two.json", cwd=known).stderr.startswith("2 findings")
+    (known / "app.py").write_text(
+        twice.replace(line, line.replace('"\n', '"  # promptlint: allow[clock-in-prefix] wanted\n'), 1)
+    )
+    status, report = check(known, "--baseline", "two.json")
+    assert (status, report["suppressed"], report["baseline"]) == (0, 1, {"known": 1, "fixed": []})
