@@ -34,7 +34,9 @@ __all__ = [
     "assumptions_of",
     "check",
     "check_with_analysis",
+    "fix_item",
     "read_project",
+    "report_of",
     "resolve_rules",
     "selected_rules",
     "wanting",
@@ -93,9 +95,13 @@ def check(settings: Settings, request: Request, *, use_cache: bool = True) -> mo
 
 def check_with_analysis(settings: Settings, request: Request) -> tuple[model.CheckReport, Analysis]:
     """The same without a cache, together with what was read: for who needs the prompts too. Raises UserError as `check` does."""
-    selection = _Selection(settings, load_rules(settings.extra_rules))
     analysis = analyse(settings, request)
-    return _report(analysis, request, selection), analysis
+    return report_of(settings, request, analysis), analysis
+
+
+def report_of(settings: Settings, request: Request, analysis: Analysis) -> model.CheckReport:
+    """The report of what was read and found. Raises UserError for a wrong rule name."""
+    return _report(analysis, request, _Selection(settings, load_rules(settings.extra_rules)))
 
 
 def find(settings: Settings, request: Request) -> Discovery:
@@ -428,7 +434,7 @@ def _item(finding: Finding, fingerprint: str, analysis: Analysis) -> model.Findi
         hit_rate_if_fixed=finding.hit_rate_if_fixed,
         trace=tuple(_place(note) for note in finding.trace),
         related=tuple(_place(note) for note in finding.related),
-        fix=_fix(finding.fix),
+        fix=fix_item(finding.fix),
         fingerprint=fingerprint,
         help=finding.help,
         hint=finding.hint,
@@ -441,7 +447,8 @@ def _place(note: Note) -> model.Place:
     return model.Place(note.span.path, note.span.line, note.span.column, note.note, note.call_site)
 
 
-def _fix(fix: Fix | None) -> model.FixItem | None:
+def fix_item(fix: Fix | None) -> model.FixItem | None:
+    """A fix in report form."""
     if fix is None:
         return None
     spans = [(edit.span, edit.text) for edit in fix.edits]

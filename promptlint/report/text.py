@@ -10,7 +10,7 @@ from promptlint.report.escape import printable
 from promptlint.report.model import BaselineItem, CallSiteItem, CheckReport, FindingItem, Place
 from promptlint.report.words import cost, count, next_steps, percent, summary_line, tokens
 
-__all__ = ["concise", "full", "show", "statistics"]
+__all__ = ["concise", "fixed_line", "full", "show", "statistics"]
 
 WIDTH = 150  # columns of a source line that are shown around the marked place
 
@@ -60,6 +60,13 @@ def statistics(report: CheckReport) -> str:
     width = max((len(rule) for rule in rows), default=0)
     lines = [f"{number[rule]:>5}  {rule:<{width}}  {lost[rule]:>9,} tokens lost per request" for rule in rows]
     return "\n".join([*lines, summary_line(report)]) + "\n"
+
+
+def fixed_line(edits: int, files: int, dropped: int, verb: str) -> str:
+    """What was done to the files, in one line."""
+    plural = {"was": "were"}.get(verb, verb)
+    line = f"{count(edits, 'finding')} {verb if edits == 1 else plural} repaired in {count(files, 'file')}"
+    return line + (f"; {count(dropped, 'edit')} dropped" if dropped else "")
 
 
 def _finding(finding: FindingItem, paint: _Paint) -> Iterator[str]:
