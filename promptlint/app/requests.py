@@ -209,6 +209,7 @@ class Requests:
             kept=text.kept,
             lifetimes=text.lifetimes,
             head=text.head,
+            route=str(record.parameters.get("prompt_cache_key") or ""),
         )
         return chains.blocks(request) if self.as_blocks else request
 

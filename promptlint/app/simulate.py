@@ -54,6 +54,7 @@ class Setup:
         sample: share of the sessions to replay, with the capacity scaled alike.
         service_time: what a step costs with `pace`.
         delay: seconds until a provider lets a written prefix be read.
+        overflow: whether a provider sends requests above its rate for one prefix to other machines.
         bounds: compute the upper bounds and the bottleneck beside the run.
     """
 
@@ -79,6 +80,7 @@ class Setup:
     model: str = ""
     ttl: str = ""
     delay: float = 0.0
+    overflow: bool = True
     bounds: bool = True
 
     def __post_init__(self) -> None:
@@ -373,6 +375,7 @@ class _TokenRun(_Run):
         self._depth_first = 0
         self.replica_sums = [Sums() for _ in range(setup.replicas)]
         self.stats: dict[str, int] = {}
+        self._caches: list[Any] = []  # of a run without a scheduler
         self._waits: list[float] = []
         self._ends: list[float] = []
 
@@ -388,7 +391,7 @@ class _TokenRun(_Run):
         from promptlint.caches.breakpoint import ProviderCache
 
         assert self._provider is not None
-        return ProviderCache(self._provider, ttl=setup.ttl, delay=setup.delay)
+        return ProviderCache(self._provider, ttl=setup.ttl, delay=setup.delay, overflow=setup.overflow)
 
     def scheduler(self, cache: Any) -> Scheduler:
         setup = self.setup
@@ -411,10 +414,12 @@ class _TokenRun(_Run):
             self._scheduled(requests)
         elif setup.replicas > 1:
             caches = [self.cache(setup.capacity) for _ in range(setup.replicas)]
+            self._caches = caches
             for request, replica, outcome in serve(caches, router(setup.router, setup.replicas), requests):
                 self._served(request, replica, outcome)
         else:
             cache = self.cache(setup.capacity)
+            self._caches = [cache]
             for request in requests:
                 self._served(request, 0, cache.admit(request))
 
@@ -495,6 +500,8 @@ class _TokenRun(_Run):
                 "minimum": self._provider.minimum,
                 "model": self._provider.model or "default",
             }
+            if spilled := sum(cache.spilled for cache in self._caches):
+                settings["overflow"] = f"{spilled:,} requests above {self._provider.overflow_rpm} a minute"
         if setup.replicas > 1:
             settings |= {"replicas": setup.replicas, "router": setup.router}
         return SimulateReport(
@@ -548,10 +555,18 @@ class _TokenRun(_Run):
             return None
         total = self.tally.total
         fresh = total.prompt_tokens - total.cached_tokens - total.written_tokens
-        units = fresh + total.cached_tokens * terms.read + total.written_tokens * terms.write(self.setup.ttl)
+        default = self.setup.ttl or (terms.ttls[0][0] if terms.ttls else "")
+        written: dict[str, int] = {}
+        for name, tokens in (total.written_at or {"": total.written_tokens}).items():
+            written[name or default] = written.get(name or default, 0) + tokens
+        units = fresh + total.cached_tokens * terms.read
+        units += sum(tokens * terms.write(name) for name, tokens in written.items())
         found: dict[str, Any] = {"relative_input_cost": round(units / total.prompt_tokens, 6)}
-        dollars = terms.money(fresh, total.cached_tokens, total.written_tokens, ttl=self.setup.ttl)
+        if len(written) > 1:
+            found |= {f"written_tokens_{name}": tokens for name, tokens in sorted(written.items())}
+        dollars = terms.money(fresh, total.cached_tokens)
         if dollars is not None:
+            dollars += sum(terms.money(0, 0, tokens, ttl=name) or 0.0 for name, tokens in written.items())
             found["input_dollars"] = round(dollars, 6)
             found["input_dollars_without_cache"] = round(terms.money(total.prompt_tokens, 0) or 0.0, 6)
         return found

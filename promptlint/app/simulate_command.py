@@ -36,7 +36,7 @@ def explain(given: Mapping[str, Any]) -> str:
 
 _TREE = ("page_size", "eviction", "tree", "chunk")  # of sglang alone
 _SERVER = ("window", "batch_tokens", "max_running")  # of a scheduler
-_PROVIDER = ("ttl", "delay")
+_PROVIDER = ("ttl", "delay", "no_overflow")
 _GPU = ("tensor_parallel", "dp_attention", "kv_dtype", "weights")  # of a derived capacity
 
 
@@ -145,6 +145,7 @@ def _setup(engine: str, given: Mapping[str, Any]) -> Setup:
         model=given["model"],
         replicas=given["data_parallel"] if replicas is None else replicas,
         bounds=not given["no_bounds"],
+        overflow=not given["no_overflow"],
         **{
             name: given[name]
             for name in (

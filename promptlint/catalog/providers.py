@@ -142,6 +142,7 @@ class Terms:
     routing_key: tuple[str, ...] = ()
     routing_needed: bool = False
     overflow_rpm: int | None = None
+    route_tokens: int | None = None
     cache_key: tuple[str, ...] = ()
     usage: tuple[str, ...] = ()
     low_confidence: tuple[str, ...] = ()
@@ -340,6 +341,7 @@ def resolve(page: Provider, model: str = "") -> Terms:
         routing_key=tuple(get("routing_key", [])),
         routing_needed="routing_needed" in page.facts and bool(page.facts["routing_needed"].of(model)),
         overflow_rpm=get("overflow_rpm", None),
+        route_tokens=get("route_tokens", None),
         cache_key=tuple(get("cache_key", [])),
         usage=tuple(get("usage", [])),
         low_confidence=tuple(fact.name for fact in page.low_confidence()),

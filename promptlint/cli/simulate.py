@@ -123,6 +123,11 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
     help="Time until what a provider wrote can be read.",
 )
 @click.option(
+    "--no-overflow",
+    is_flag=True,
+    help="Keep every request of a prefix on one machine, also above the rate from which a provider sends some elsewhere.",
+)
+@click.option(
     "--per-request",
     type=click.Path(path_type=Path),
     metavar="FILE",

@@ -180,7 +180,8 @@ def text(report: SimulateReport) -> str:
             lines.append("(the curve is that of one cache, one request at a time)")
     if report.refused:
         verb = "1 request does not fit" if report.refused == 1 else f"{report.refused:,} requests do not fit"
-        lines.append(f"\n{verb} the capacity: left out of every rate")
+        what = "the provider's rules" if report.capacity_tokens is None else "the capacity"
+        lines.append(f"\n{verb} {what}: left out of every rate")
     if report.problems:
         many = "1 problem" if len(report.problems) == 1 else f"{len(report.problems):,} problems"
         lines.append(f"\n{many} in the input")

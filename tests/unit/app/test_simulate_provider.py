@@ -60,3 +60,24 @@ def test_usage_fields_are_compared_with_what_was_expected(tmp_path):
     assert (observed["requests"], observed["prompt_tokens"], observed["hit_rate"]) == (4, 8000, 0)
     assert observed["expected_hit_rate"] == pytest.approx(0.75, abs=0.01)
     assert replay(tmp_path, [record(("user", "no usage"))])["observed"] is None
+
+
+def test_a_longer_lifetime_behind_a_shorter_one_is_refused(tmp_path):
+    def marked(text, **more):
+        return [{"type": "text", "text": text, "cache_control": {"type": "ephemeral", **more}}]
+
+    wrong = record(("system", marked(RULES)), ("user", marked("And this page?", ttl="1h")))
+    right = record(("system", marked(RULES, ttl="1h")), ("user", marked("And this page?")))
+    found = replay(tmp_path, [wrong, right], "--engine", "anthropic", "--model", "claude-sonnet-4-5")
+    assert (found["requests"], found["refused"]) == (1, 1)
+    assert "refuses a marker with a longer lifetime" in found["problems"][0]["reason"]
+
+
+def test_requests_above_the_rate_go_elsewhere(tmp_path):
+    records = [record(("system", RULES), ("user", f"Question {n}"), at=n + 1) for n in range(20)]
+    given = ("--engine", "openai", "--model", "gpt-4o")
+    assert replay(tmp_path, records, *given)["request_hit_rate"] == 0.9
+    assert replay(tmp_path, records, *given)["settings"]["overflow"] == "5 requests above 15 a minute"
+    assert replay(tmp_path, records, *given, "--no-overflow")["request_hit_rate"] == 0.95
+    spread = [{**one, "prompt_cache_key": f"key {n}"} for n, one in enumerate(records)]
+    assert replay(tmp_path, spread, *given)["request_hit_rate"] == 0
