@@ -172,6 +172,8 @@ class _Session:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
+                if answer.engine == "unknown" and name.lower() in {"vllm", "sglang"}:
+                    answer.engine = name.lower()  # a target named after an engine is taken at its word where the server says nothing
                 self.found.facts[name] = answer
         if self.found.unusable:
             return

@@ -192,7 +192,8 @@ def _expected(trials: Sequence[Trial]) -> dict[str, Any] | None:
         "hit_rate": expected / prompt,
         "observed_hit_rate": observed / prompt,
         "requests": compared,
-        "requests_that_differ": differing if exact else None,
+        "requests_that_differ": differing,
+        "exact": exact,
     }
 
 

@@ -38,17 +38,20 @@ class ReasonRow:
 
 @dataclass(frozen=True, slots=True)
 class EngineRow:
-    """One engine and schedule on a pool. Rates of the pool, milliseconds; `range` is the throughput over the engine factor's range."""
+    """One engine and schedule on a pool. Rates of the pool, milliseconds; `range` is the throughput over the engine factor's range.
+
+    Schedule `measured` marks figures of the user's own run; what that run did not measure is None.
+    """
 
     pool: str
     engine: str
     schedule: str
-    hit_rate: float
-    prefill_tokens: int
+    hit_rate: float | None
+    prefill_tokens: int | None
     requests_per_second: float
     range: tuple[float, float]
-    ttft_p50_ms: float
-    ttft_p99_ms: float
+    ttft_p50_ms: float | None
+    ttft_p99_ms: float | None
     share: Mapping[str, float]
     seconds: Mapping[str, float] = field(default_factory=dict)  # mean seconds of a request: prefill, decode, queue
 
@@ -278,17 +281,18 @@ def _engine_lines(rows: Sequence[EngineRow]) -> list[str]:
         span = f"{row.requests_per_second:.2f}"
         if row.range[0] != row.range[1]:
             span += f" ({row.range[0]:.2f}-{row.range[1]:.2f})"
-        times = f"{row.ttft_p50_ms:,.0f} / {row.ttft_p99_ms:,.0f}"
-        share = "/".join(f"{100 * row.share.get(name, 0):.0f}" for name in ("prefill", "decode", "queue"))
+        times = f"{_whole(row.ttft_p50_ms)} / {_whole(row.ttft_p99_ms)}"
+        parts = "/".join(f"{100 * row.share.get(name, 0):.0f}" for name in ("prefill", "decode", "queue"))
+        share = f"{parts} %" if row.share else "-"
         lines.append(
-            f"  {row.engine:<7} {row.schedule:<11} {_percent(row.hit_rate):>8}  {row.prefill_tokens:>14,}  {span:<22}  {times:<17}  {share} %"
+            f"  {row.engine:<7} {row.schedule:<11} {_percent(row.hit_rate):>8}  {_whole(row.prefill_tokens):>14}  {span:<22}  {times:<17}  {share}"
         )
     return [*lines, *_difference(rows), ""]
 
 
 def _difference(rows: Sequence[EngineRow]) -> list[str]:
     """The difference between the engines, each on its fastest schedule, split into where a request's time goes."""
-    best = {row.engine: row for row in sorted(rows, key=lambda row: row.requests_per_second)}
+    best = {row.engine: row for row in sorted(rows, key=lambda row: row.requests_per_second) if row.seconds}
     if set(best) != {"sglang", "vllm"}:
         return []
     one, other = best["sglang"], best["vllm"]
@@ -333,8 +337,12 @@ def _bar(share: float) -> str:
     return "[" + "#" * filled + "." * (_BAR - filled) + "]"
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
 
 
 def _plain(value: Any) -> str:
@@ -393,7 +401,7 @@ def record(advice: Advice, today: str) -> str:
                 "| --- | --- | ---: | ---: | ---: | ---: |",
             ]
             lines += [
-                f"| {e.engine} | {e.schedule} | {_percent(e.hit_rate)} | {e.requests_per_second:.2f} | {e.ttft_p50_ms:,.0f} | {e.ttft_p99_ms:,.0f} |"
+                f"| {e.engine} | {e.schedule} | {_percent(e.hit_rate)} | {e.requests_per_second:.2f} | {_whole(e.ttft_p50_ms)} | {_whole(e.ttft_p99_ms)} |"
                 for e in engines
             ]
         lines += [

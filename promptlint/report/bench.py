@@ -124,8 +124,9 @@ def _value(one: Mapping[str, Any] | None, factor: float, digits: int) -> str:
 
 def _agreement(expected: Mapping[str, Any]) -> str:
     differ = expected["requests_that_differ"]
-    if differ is None:
-        return f"expected by {expected['model']}; requests overlap, so only the sum is compared"
+    if not expected["exact"]:
+        same = expected["requests"] - differ
+        return f"cached tokens of {same:,} of {expected['requests']:,} requests as expected; they overlap, so only the sum has to be ({expected['model']})"
     words = "all as expected" if not differ else f"{differ:,} differ from what was expected"
     return f"cached tokens of {expected['requests']:,} requests, one by one: {words} ({expected['model']})"
 
