@@ -300,6 +300,26 @@ def test_a_workload_gets_its_verdict(tmp_path):
     assert verdict["because"]
 
 
+def test_a_prompt_below_the_minimum_and_a_renamed_file_are_explained(tmp_path):
+    short = STILL.replace(CLOCKED.split('"""')[1], "Be kind and short. " * 50).replace(
+        'model="m"', 'model="claude-sonnet-4-5"'
+    )
+    folder = project(tmp_path / "p", app=short)
+    commit(folder)
+    (folder / "app.py").rename(folder / "agent.py")
+    (folder / "agent.py").write_text((folder / "agent.py").read_text().replace("kind", "nice"))
+    lines = promptlint("diff", "HEAD", cwd=folder).stdout.splitlines()
+    assert any(line.startswith("agent.py::ask (was app.py::ask)  0 %") for line in lines)
+    (note,) = [line for line in lines if line.startswith("note: ")]
+    assert re.fullmatch(
+        r"note: agent.py::ask: Anthropic caches prompts from 1,024 tokens on, this one has \d{2,3}", note
+    )
+    assert lines[-1].startswith("HEAD (")
+    assert "→ working tree at 0 %" in lines[-1]
+    (key,) = [line for line in lines if line.startswith("1 cache key changed")]
+    assert key.endswith("on 4 replicas.")  # nothing is said of conversations where there are none
+
+
 def test_complaints(tmp_path):
     folder = project(tmp_path / "p", app=STILL)
     commit(folder)
