@@ -102,6 +102,8 @@ def _capacity(
     for row in promises:
         if row["target"] == name and row["kept"] is not None:
             return row["kept"], f"goodput under {row['slo']}" + (", at least" if row["at_least"] else "")
+    if not any(cell.of(name) for cell in found.cells):
+        return None, "not measured"
     return None, "not measured: at a fixed rate every server that keeps up answers as much"
 
 

@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 BLOCK = 32  # the CPU attention takes no other
-BLOCKS = (2000, 60)  # block 0 holds nothing
+BLOCKS = (2000, 40)  # block 0 holds nothing
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -79,7 +79,7 @@ def server(folder, blocks):
     command = [
         *(PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--served-model-name", "tiny"),
         *("--load-format", "dummy", "--skip-tokenizer-init", "--dtype", "float32", "--enforce-eager"),
-        *("--block-size", str(BLOCK), "--num-gpu-blocks-override", str(blocks), "--max-model-len", "1024"),
+        *("--block-size", str(BLOCK), "--num-gpu-blocks-override", str(blocks), "--max-model-len", "2048"),
         *("--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details", "--generation-config", "vllm"),
     ]
     settings = {
@@ -145,7 +145,7 @@ def test_cached_tokens_request_by_request(capsys, urls, tmp_path):
     assert [row for row in found if row["cached_tokens"] != row["expected_cached_tokens"]] == []
     ample, tight = (row["expected"] for row in data["cells"][0]["targets"])
     assert ample["requests_that_differ"] == tight["requests_that_differ"] == 0
-    assert ample["observed_hit_rate"] > tight["observed_hit_rate"] + 0.1  # the tight one does evict
+    assert ample["observed_hit_rate"] > tight["observed_hit_rate"] + 0.05  # the tight one does evict
     for row in data["cells"][0]["targets"]:  # the server's own counters say the same as its usage fields
         assert [one["server"]["cached_tokens"] for one in row["repetitions"]] == [
             one["cached_tokens"] for one in row["repetitions"]
