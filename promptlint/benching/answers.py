@@ -7,6 +7,7 @@ that breaks off, answers as another model, or reports usage that cannot be is ca
 from __future__ import annotations
 
 import json
+from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +39,7 @@ class Answer:
     first: float = 0.0
     last: float = 0.0
     ended: float = 0.0
-    gaps: list[float] = field(default_factory=list)
+    gaps: array[float] = field(default_factory=lambda: array("f"))  # compact: a run has millions of them
     events: int = 0
     has_text: bool = False
     prompt_tokens: int | None = None

@@ -52,7 +52,7 @@ class _Driver:
         self.load = load
         self.due = due
         self.give_up = give_up
-        self.data = [client.encode("POST", shot.path, encode(shot, model)) for shot in shots]
+        self.model = model
         self.replies: dict[int, Reply] = {}
         self.answered = [asyncio.Event() for _ in shots]
         self.failures = 0
@@ -65,7 +65,9 @@ class _Driver:
         if shot.after is not None:
             await self.answered[shot.after].wait()
         if not self.gone:
-            reply = await self.client.ask(self.data[shot.index])
+            # Made when it is needed: all bodies of a long workload at once would fill the memory. It is done before the clock of the request starts.
+            data = self.client.encode("POST", shot.path, encode(shot, self.model))
+            reply = await self.client.ask(data)
             self.replies[shot.index] = reply
             self._judge(reply)
         self.answered[shot.index].set()

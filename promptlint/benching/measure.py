@@ -92,13 +92,17 @@ class Cell:
 
 @dataclass(slots=True)
 class Measurement:
-    """What is known so far. `unusable`: targets that could not be measured, with the reason; `objections` against the comparison."""
+    """What is known so far. `unusable`: targets that could not be measured, with the reason; `objections` against the comparison.
+
+    `lost`: targets that were given up on the way, with the reason. `denied`: there are refusals, and the user has not allowed them. `finished`: it came to its end.
+    """
 
     facts: dict[str, Facts] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
     objections: list[Objection] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
+    denied: bool = False
     finished: bool = False
 
     @property
@@ -146,7 +150,8 @@ class _Session:
 
     async def run(self) -> None:
         await self._look()
-        if self.found.unusable or (self.found.refused and not self.settings.may_differ):
+        self.found.denied = bool(self.found.refused) and not self.settings.may_differ
+        if self.found.unusable or self.found.denied:
             return
         if not await self._warm():
             return
@@ -173,7 +178,9 @@ class _Session:
                 raise answer
             else:
                 if answer.engine == "unknown" and name.lower() in {"vllm", "sglang"}:
-                    answer.engine = name.lower()  # a target named after an engine is taken at its word where the server says nothing
+                    answer.engine = (
+                        name.lower()
+                    )  # a target named after an engine is taken at its word where the server says nothing
                 self.found.facts[name] = answer
         if self.found.unusable:
             return
@@ -229,9 +236,6 @@ class _Session:
                 if bad is not None:
                     self.found.unusable[name] = f"does not answer the warm-up: {bad.error}" + _hint(bad.error)
                     break
-                check_answers(
-                    run, made, self._names(name), cold=False, fixed_length=settings.fixed_length and not structured
-                )
                 if any(answer.cached_tokens is None for answer in run.answers):
                     self.found.objections.append(
                         Objection(
@@ -246,7 +250,8 @@ class _Session:
 
     def _shots(self, variant: Traffic, structured: bool, salt: int) -> list[Shot]:
         settings = self.settings
-        sampling = Sampling(settings.fixed_length, settings.schema if structured else None)
+        known = all(facts.engine != "unknown" for facts in self.found.facts.values())
+        sampling = Sampling(settings.fixed_length, settings.schema if structured else None, engine_fields=known)
         spelling = Spelling(settings.low, settings.high, settings.seed * 1_000_003 + salt)
         return shots(variant.requests, sampling, spelling, variant.texts)
 

@@ -35,7 +35,7 @@ def status(found: Measurement) -> str:
     """One word: unusable (a target could not be measured at all), refused, interrupted, unfair (measured, but requests failed or a server contradicted itself), or complete."""
     if found.unusable:
         return "unusable"
-    if not found.cells and found.refused:
+    if found.denied:
         return "refused"
     if not found.finished and not found.lost:
         return "interrupted"

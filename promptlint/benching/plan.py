@@ -52,12 +52,13 @@ class Sampling:
     """How answers are drawn, the same for every target: greedy, of fixed length, as a stream with usage at its end.
 
     `schema` asks for JSON of that schema; the grammar then decides where the answer ends, so its length is only bounded. `fixed_length` asks the server to go on
-    past an end-of-sequence token (`ignore_eos`, understood by vLLM and SGLang).
+    past an end-of-sequence token (`ignore_eos`, understood by vLLM and SGLang). `engine_fields`: every target is one of the two, so that what a model's
+    generation_config may set beyond OpenAI's fields is spelled out as well.
     """
 
     fixed_length: bool = True
     schema: Mapping[str, Any] | None = None
-    seed: int | None = None
+    engine_fields: bool = False
 
     def fields(self) -> dict[str, Any]:
         """The fields of a body. Everything that a server could default differently is spelled out."""
@@ -69,6 +70,8 @@ class Sampling:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if self.engine_fields:
+            row |= {"top_k": -1, "min_p": 0, "repetition_penalty": 1}
         if self.schema is not None:
             row["response_format"] = {
                 "type": "json_schema",

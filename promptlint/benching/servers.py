@@ -65,7 +65,8 @@ async def read_facts(client: Client, model: str | None, *, may_flush: bool) -> F
         raise Unusable(f"GET /v1/models gives status {listed.status}: name the variable with the key in --api-key-env")
     value = listed.json()
     rows = value.get("data") if isinstance(value, dict) else None
-    cards = [row for row in rows or () if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    cards = [row for row in rows if isinstance(row, dict) and row.get("id")] if isinstance(rows, list) else []
+    cards = [card for card in cards if isinstance(card["id"], str)]
     if not cards:
         raise Unusable(
             f"GET /v1/models gives status {listed.status} and no list of models; an OpenAI-compatible server is expected"
@@ -129,6 +130,11 @@ def _format(value: Any) -> str | None:
     )
 
 
+def _quantization(value: Any) -> str:
+    """None is a fact here: the weights are not quantised."""
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
 def _vllm_config(facts: Facts, config: Mapping[str, Any]) -> None:
     """Facts of vLLM's own configuration, which it shows in development mode."""
     model, cache, schedule, parallel = (
@@ -138,7 +144,7 @@ def _vllm_config(facts: Facts, config: Mapping[str, Any]) -> None:
     facts.names = _names(*facts.names, model.get("model"))
     facts.dtype = _format(model.get("dtype"))
     if "quantization" in model:
-        facts.quantization = _text(model["quantization"]) or "none"
+        facts.quantization = _quantization(model["quantization"])
     facts.context = facts.context or _int(model.get("max_model_len"))
     facts.eager = model.get("enforce_eager") if isinstance(model.get("enforce_eager"), bool) else None
     if "generation_config" in model:
@@ -156,7 +162,7 @@ def _sglang_arguments(facts: Facts, info: Mapping[str, Any]) -> None:
     facts.names = _names(*facts.names, info.get("model_path"), info.get("served_model_name"))
     facts.dtype = _format(info.get("dtype"))
     if "quantization" in info:
-        facts.quantization = _text(info["quantization"]) or "none"
+        facts.quantization = _quantization(info["quantization"])
     facts.context = facts.context or _int(info.get("context_length"))
     facts.kv_dtype = _format(info.get("kv_cache_dtype"))
     if "sampling_defaults" in info:

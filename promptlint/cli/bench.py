@@ -8,6 +8,15 @@ from typing import Any
 import click
 
 from promptlint.cli._common import emit
+from promptlint.errors import UserError
+
+
+def _must_be_writable(path: Path) -> None:
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+
 
 _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable": 2}
 
@@ -192,6 +201,9 @@ def command(**given: Any) -> int:
     output_format, output, save, rows_file = (
         given.pop(name) for name in ("output_format", "output_file", "save", "per_request")
     )
+    for path in (output, save, rows_file):
+        if path is not None:
+            _must_be_writable(path)  # before the measurement, not after it
     if given.pop("print_launch"):
         emit(launch(Asked(**given)), output)
         return 0

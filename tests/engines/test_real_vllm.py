@@ -32,6 +32,7 @@ pytestmark = [
 
 BLOCK = 32  # the CPU attention takes no other
 BLOCKS = (2000, 40)  # block 0 holds nothing
+WINDOWS = (2048, 1024)  # vLLM wants room for one request of full length
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -74,12 +75,12 @@ def _free_port() -> int:
 
 
 @contextmanager
-def server(folder, blocks):
+def server(folder, blocks, window):
     port = _free_port()
     command = [
         *(PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--served-model-name", "tiny"),
         *("--load-format", "dummy", "--skip-tokenizer-init", "--dtype", "float32", "--enforce-eager"),
-        *("--block-size", str(BLOCK), "--num-gpu-blocks-override", str(blocks), "--max-model-len", "2048"),
+        *("--block-size", str(BLOCK), "--num-gpu-blocks-override", str(blocks), "--max-model-len", str(window)),
         *("--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details", "--generation-config", "vllm"),
     ]
     settings = {
@@ -118,7 +119,9 @@ def urls(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     (folder / "config.json").write_text(json.dumps(CONFIG))
     with ExitStack() as stack:
-        yield [stack.enter_context(server(folder, blocks)) for blocks in BLOCKS]
+        yield [
+            stack.enter_context(server(folder, blocks, window)) for blocks, window in zip(BLOCKS, WINDOWS, strict=True)
+        ]
 
 
 def bench(capsys, urls, *args):

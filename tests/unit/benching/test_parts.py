@@ -14,7 +14,7 @@ from promptlint.benching.fairness import compare_facts
 from promptlint.benching.honesty import check_answers
 from promptlint.benching.launch import Launch, commands
 from promptlint.benching.plan import Load, Sampling, Spelling, arrivals, encode, shots
-from promptlint.benching.servers import Counters, Facts, counters
+from promptlint.benching.servers import Counters, Facts, _sglang_arguments, _vllm_config, counters
 from promptlint.benching.slo import Bound, goodput, parse_rates, parse_slo
 from promptlint.caches.request import Request, common_prefix, pack
 from promptlint.caches.workloads import tree
@@ -52,7 +52,7 @@ def test_an_answer_in_figures():
     assert (one.index, one.due, one.sent, one.first, one.last, one.ended) == (3, 8.5, 1.0, 2.0, pytest.approx(2.1), 3.0)
     assert (one.prompt_tokens, one.cached_tokens, one.output_tokens, one.events) == (7, 4, 2, 2)
     assert (one.ttft, one.tpot) == (1.0, pytest.approx(0.1))
-    assert one.gaps == [pytest.approx(0.1)]
+    assert list(one.gaps) == [pytest.approx(0.1, rel=1e-6)]
 
 
 @given(st.integers(1, 300))
@@ -139,8 +139,8 @@ def test_hashed_blocks_are_spelled_as_different_tokens():
     """A block's id stands for all its tokens; spelled as one token it would make blocks alike that only share a remainder."""
     ids = Spelling(1000, 30_000)(pack([5] * 512 + [6] * 512))
     assert len(set(ids)) > 900
-    blocks = {tuple(Spelling(1000, 30_000)(pack([2**31 + n] * 16))) for n in range(60_000)}
-    assert len(blocks) == 60_000
+    blocks = {tuple(Spelling(1000, 30_000)(pack([2**31 + n] * 16))) for n in range(30_000)}
+    assert len(blocks) == 30_000
 
 
 def test_repetitions_and_namespaces_part_at_the_first_token():
@@ -334,6 +334,46 @@ def test_counters_add_labels_and_tell_a_restart():
     assert after.since(before) == {"queried_tokens": 20, "cached_tokens": 4}
     assert before.since(after) == {}
     assert after.since(Counters()) == {}
+
+
+@settings(max_examples=100)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "model_path",
+                "version",
+                "dtype",
+                "quantization",
+                "page_size",
+                "tp_size",
+                "max_total_num_tokens",
+                "schedule_policy",
+                "kv_cache_dtype",
+                "disable_radix_cache",
+                "enable_cache_report",
+                "sampling_defaults",
+                "preferred_sampling_params",
+                "disable_cuda_graph",
+                "context_length",
+                "model_config",
+                "cache_config",
+                "scheduler_config",
+                "parallel_config",
+            ]
+        ),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda x: st.lists(x, max_size=2) | st.dictionaries(st.text(max_size=4), x, max_size=2),
+        ),
+    )
+)
+def test_what_servers_say_of_themselves_may_be_anything(info):
+    for read in (_vllm_config, _sglang_arguments):
+        found = Facts(names=("m",))
+        read(found, info)
+        assert compare_facts({"A": found, "B": facts()}) is not None
+        json.dumps(found.to_json())
 
 
 def test_expectations_follow_what_the_server_reports():
