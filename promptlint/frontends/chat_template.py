@@ -24,6 +24,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -44,7 +45,7 @@ from promptlint.frontends.chat_template_forms import (
     conversation,
     thought,
 )
-from promptlint.frontends.conversation import Conversation, conversation_of
+from promptlint.frontends.conversation import LONGEST, Conversation, conversation_of
 from promptlint.frontends.scalars import BrokenDataError, json_strings
 from promptlint.ir import BlockKind, Prompt, Reading, TemplateLayout, TemplateVerdict, Text, Unread
 
@@ -90,14 +91,14 @@ class Renderer:
                     pipe.close()
             process.wait()
 
-    def render(self, template: str, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The answers of the worker, one for each job. Raises RenderError of the kind `limit` when time is over."""
+    def render(self, template: str, jobs: list[dict[str, Any]], seconds: float | None = None) -> list[dict[str, Any]]:
+        """The answers of the worker, one for each job. Raises RenderError of the kind `limit` when time is over; `seconds` is what is left of it."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:
             process.stdin.write(json.dumps({"template": template, "jobs": jobs}) + "\n")
             process.stdin.flush()
-            answer = self._answers.get(timeout=self.seconds)
+            answer = self._answers.get(timeout=self.seconds if seconds is None else max(seconds, 0.0))
         except queue.Empty:
             self.close()
             raise RenderError(f"takes longer than {self.seconds:g} s", "limit", 1) from None
@@ -187,6 +188,7 @@ class _Judge:
         self.text = text
         self.renderer = renderer
         self.given = given
+        self.end = time.monotonic() + renderer.seconds
 
     def verdict(self) -> Verdict:
         form, seen = self.first_that_renders()
@@ -234,11 +236,15 @@ class _Judge:
         date, line = self.date(form)
         at = 0
         if date == "always":
-            now, later = (seen_text["text"] for seen_text in self.dated(form))
+            now, _, later = (rendering["text"] for rendering in self.dated(form))
             at = sum(place < _common(now, later) for place, _ in front)
         return TemplateLayout(path, tuple(kind for _, kind in front), late, date, at, line)
 
     # ---- rendering
+
+    def render(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The renderer's answers, within what is left of the template's time."""
+        return self.renderer.render(self.text, jobs, self.end - time.monotonic())
 
     def job(self, form: Form, length: int, request: bool, *, now: str = _NOON, trace: bool = False) -> dict[str, Any]:
         messages = conversation(form)[:length]
@@ -277,7 +283,7 @@ class _Judge:
             (n, True) for n, message in enumerate(messages, 1) if message["role"] in {"user", "tool"}
         ]
         sent = {n for n, request in asked if request}
-        answers = self.renderer.render(self.text, [self.job(form, n, request) for n, request in asked])
+        answers = self.render([self.job(form, n, request) for n, request in asked])
         found = _Renderings({}, {})
         for (length, request), answer in zip(asked, answers, strict=True):
             if "text" in answer:
@@ -325,22 +331,22 @@ class _Judge:
         for word, shape in (("always", form), ("without-system", replace(form, system=False))):
             if word == "without-system" and not form.system:
                 continue
-            one, other = self.dated(shape)
-            if "text" in one and "text" in other and one["text"] != other["text"]:
+            one, again, other = self.dated(shape)
+            if not all("text" in seen for seen in (one, other, again)):
+                continue
+            if one["text"] != other["text"] and one["text"] == again["text"]:  # else a template that draws lots
                 return word, _first_difference(one, other)
         return "never", 0
 
     def dated(self, form: Form) -> list[dict[str, Any]]:
-        """The whole conversation as it is rendered on two days, with traces."""
+        """The whole conversation as it is rendered on one day twice, and on another, with traces."""
         length = len(conversation(form))
-        jobs = [self.job(form, length, request=True, now=now, trace=True) for now in (_NOON, _LATER)]
-        return self.renderer.render(self.text, jobs)
+        jobs = [self.job(form, length, request=True, now=now, trace=True) for now in (_NOON, _NOON, _LATER)]
+        return self.render(jobs)
 
     def blame(self, form: Form, one: tuple[int, bool], other: tuple[int, bool]) -> int:
         """The template's line at which two renderings part."""
-        first, second = self.renderer.render(
-            self.text, [self.job(form, length, request, trace=True) for length, request in (one, other)]
-        )
+        first, second = self.render([self.job(form, length, request, trace=True) for length, request in (one, other)])
         return _first_difference(first, second) if "text" in first and "text" in second else 0
 
 
@@ -428,6 +434,10 @@ def read_inline(prompts: Sequence[Prompt], *, seconds: float = SECONDS) -> Readi
 
 
 def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Renderer) -> Reading:
+    if len(text) > LONGEST and Path(path).name.startswith(("chat_template", "tokenizer_config")):
+        return Reading(
+            unread=(Unread(path, line_of(1), f"the chat template has more than {LONGEST:,} characters: not judged"),)
+        )
     given = conversation_of(text)
     if given is None:
         return Reading()
