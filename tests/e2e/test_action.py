@@ -329,6 +329,7 @@ def test_text_of_the_pull_request_gives_no_orders(pull):
         assert "@everyone" not in text
         assert "<!--" not in text
     assert all(command.startswith("error title=promptlint") for command, _ in commands(done.output))
+    assert commands(done.output + "::notice::later")[-1] == ("notice", "later")
     (pull.repository / "promptlint.toml").write_text('"##[add-mask]secret\\n::error::x" = 1\n')
     pull.push()
     done, _, _ = pull.command()
