@@ -21,6 +21,8 @@ __all__ = ["PUBLISHED"]
 PUBLISHED: Mapping[str, Callable[[], dict[str, Any]]] = {
     "advise": outputs.advise_schema,
     "baseline": baseline_schema,
+    "bench": outputs.bench_schema,
+    "bench-request": outputs.bench_request_schema,
     "check": check_schema,
     "check-line": outputs.finding_schema,
     "config": json_schema,

@@ -19,6 +19,8 @@ from promptlint.report.simulate import SimulateReport
 
 __all__ = [
     "advise_schema",
+    "bench_request_schema",
+    "bench_schema",
     "diagnose_schema",
     "finding_schema",
     "providers_schema",
@@ -227,8 +229,8 @@ def advise_schema() -> dict[str, Any]:
             "pool": _TEXT,
             "engine": _TEXT,
             "schedule": _TEXT,
-            "hit_rate": _SHARE,
-            "prefill_tokens": _COUNT,
+            "hit_rate": _SHARE_OR_NULL,
+            "prefill_tokens": _COUNT_OR_NULL,
             "requests_per_second": _NUMBER_OR_NULL,
             "requests_per_second_range": _list(_NUMBER_OR_NULL, 2),
             "ttft_p50_ms": _NUMBER_OR_NULL,
@@ -380,3 +382,149 @@ def rules_schema() -> dict[str, Any]:
         }
     )
     return _published("promptlint rules --output-format json", "promptlint.rules/1", {"rules": _list(rule)})
+
+
+_MEASURED = (
+    "wall_s",
+    "requests_per_second",
+    "output_tokens_per_second",
+    "hit_rate",
+    "late_p99_ms",
+    "client_lag_p99_ms",
+    *(f"{figure}_{spread}_ms" for figure in ("ttft", "e2e", "itl", "tpot") for spread in ("mean", "p50", "p95", "p99")),
+)
+"""Figures of a run of `bench`; one that was not measured is left out."""
+
+
+def bench_schema() -> dict[str, Any]:
+    """`bench --output-format json` and `--save`. Milliseconds where a name ends in `_ms`, seconds in `_s`; without a spread the ends of an interval are null."""
+    facts = _exactly(
+        dict.fromkeys(("engine", "model", "flush"), _TEXT)
+        | dict.fromkeys(
+            ("version", "dtype", "quantization", "kv_dtype", "sampling", "schedule", "parallel"), _TEXT_OR_NULL
+        )
+        | dict.fromkeys(("context", "unit", "capacity_tokens"), _COUNT_OR_NULL)
+        | {key: {"type": ["boolean", "null"]} for key in ("prefix_caching", "eager", "reports_cached")}
+        | {"metrics": _FLAG}
+    )
+    target = _exactly(
+        {
+            "name": _TEXT,
+            "url": _TEXT,
+            "engine": _word("vllm", "sglang", "unknown"),
+            "facts": {**facts, "type": ["object", "null"]},
+            "requests_per_second": _NUMBER_OR_NULL,
+            "basis": _TEXT,
+        }
+    )
+    repetition = _exactly(
+        {
+            "repetition": _FROM_ONE,
+            **dict.fromkeys(
+                ("requests", "answered", "prompt_tokens", "output_tokens", "contradictions", "resent"), _COUNT
+            ),
+            "cached_tokens": _COUNT_OR_NULL,
+            "failed": _map(_COUNT),
+            **dict.fromkeys(("first_failure", "first_contradiction", "given_up"), _TEXT),
+            "flushed": _FLAG,
+            "server": _map(_NUMBER),
+        },
+        dict.fromkeys(_MEASURED, _NUMBER),
+    )
+    interval = _exactly({"mean": _NUMBER, "low": _NUMBER_OR_NULL, "high": _NUMBER_OR_NULL, "repetitions": _FROM_ONE})
+    figures = {"type": "object", "properties": dict.fromkeys(_MEASURED, interval), "additionalProperties": False}
+    expected = _exactly(
+        {
+            "model": _TEXT,
+            "hit_rate": _SHARE,
+            "observed_hit_rate": _NUMBER,
+            "requests": _FROM_ONE,
+            "requests_that_differ": _COUNT,
+            "exact": _FLAG,
+        }
+    )
+    measured = _exactly(
+        {
+            "target": _TEXT,
+            "figures": figures,
+            "expected": {**expected, "type": ["object", "null"]},
+            "repetitions": _list(repetition),
+        }
+    )
+    compared = _exactly(
+        {
+            "figure": _word(*_MEASURED),
+            "difference": _NUMBER,
+            "p": _SHARE,
+            "different": _FLAG,
+            "pairs": _FROM_ONE,
+            **dict.fromkeys(("low", "high", "ratio", "ratio_low", "ratio_high"), _NUMBER_OR_NULL),
+        }
+    )
+    cell = _exactly(
+        {
+            "variant": _TEXT,
+            "load": _TEXT,
+            "closed": _FLAG,
+            "rate": _NUMBER_OR_NULL,
+            "concurrency": _COUNT_OR_NULL,
+            "structured": _FLAG,
+            "shared_tokens": _SHARE,
+            "targets": _list(measured),
+            "comparisons": _list(_exactly({"first": _TEXT, "second": _TEXT, "figures": _list(compared)})),
+        }
+    )
+    kept = _exactly(
+        {
+            **dict.fromkeys(("target", "variant", "slo", "why"), _TEXT),
+            **dict.fromkeys(("structured", "at_least"), _FLAG),
+            **dict.fromkeys(("kept", "broken", "load"), _NUMBER_OR_NULL),
+            "gpus": _COUNT_OR_NULL,
+        }
+    )
+    return _published(
+        "promptlint bench --output-format json",
+        "promptlint.bench/1",
+        {
+            "version": _TEXT,
+            "started": _TEXT,
+            "status": _word("complete", "unfair", "interrupted", "refused", "unusable"),
+            "workload": _exactly(
+                dict.fromkeys(("name", "source", "model", "gpu"), _TEXT)
+                | dict.fromkeys(("requests", "prompt_tokens", "output_tokens"), _COUNT)
+                | {"sent_as": _word("text", "token ids"), "variants": _list(_TEXT)}
+            ),
+            "settings": _exactly(
+                dict.fromkeys(("repetitions", "temperature", "warm_up_requests", "seed"), _COUNT)
+                | {
+                    "level": _SHARE,
+                    "order": _TEXT,
+                    "fixed_length": _FLAG,
+                    "vocabulary": _list(_COUNT, 2),
+                    "timeout_s": _NUMBER,
+                }
+            ),
+            "targets": _list(target),
+            "cells": _list(cell),
+            "goodput": _list(kept),
+            "unusable": _map(_TEXT),
+            "lost": _map(_TEXT),
+            "refused": _list(_TEXT),
+            "warnings": _list(_TEXT),
+        },
+    )
+
+
+def bench_request_schema() -> dict[str, Any]:
+    """A line of `bench --per-request FILE`: one answer."""
+    line = _exactly(
+        dict.fromkeys(("target", "variant", "load"), _TEXT)
+        | {"structured": _FLAG, "repetition": _FROM_ONE, "request": _FROM_ONE, "sent_s": _NUMBER}
+        | dict.fromkeys(("ttft_ms", "e2e_ms"), _NUMBER_OR_NULL)
+        | {
+            key: {"type": ["integer", "null"]}
+            for key in ("prompt_tokens", "cached_tokens", "expected_cached_tokens", "output_tokens")
+        }
+        | {"error": _TEXT_OR_NULL, "contradictions": _list(_TEXT)}
+    )
+    return {"$schema": _DRAFT, "title": "promptlint bench --per-request: one line", **line}

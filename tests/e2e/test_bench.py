@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 
+import jsonschema
 import pytest
 from stand_in_server import MODEL, Behaviour, StandIn
 
+from promptlint.app.schemas import PUBLISHED
 from promptlint.benching.client import Limits
 from promptlint.cli import cli
 
+_SCHEMA = jsonschema.Draft202012Validator(PUBLISHED["bench"]())
 QUICK = ("--requests", "24", "--output-tokens", "4", "--repetitions", "3", "--warm-up", "2", "--timeout", "20")
 
 
@@ -22,7 +25,9 @@ def bench(capsys, *args, status=0):
         cli.main([*map(str, ("bench", *args)), "--output-format", "json"])
     out = capsys.readouterr()
     assert ended.value.code == status, out.err + out.out
-    return (json.loads(out.out) if out.out else {}), out.err
+    data = json.loads(out.out)
+    _SCHEMA.validate(data)
+    return data, out.err
 
 
 def text(capsys, *args, status=0):
@@ -64,6 +69,9 @@ def test_two_engines_side_by_side(capsys, tmp_path):
         ]
     written = [json.loads(line) for line in rows.read_text().splitlines()]
     assert len(written) == 2 * 3 * 24
+    line = jsonschema.Draft202012Validator(PUBLISHED["bench-request"]())
+    for row in written:
+        line.validate(row)
     assert all(row["cached_tokens"] == row["expected_cached_tokens"] for row in written)
     assert [row["target"] for row in written[::24]] == ["A", "B", "A", "B", "A", "B"]
 
