@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from promptlint import __version__
 from promptlint.analysis import Assumptions, CallSite
@@ -44,6 +46,7 @@ __all__ = [
 
 UNUSED = "unused-suppression"
 NO_REASON = "suppression-without-reason"
+MANY_FILES = 150  # files of a project from which a process of its own for those that are no Python pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +152,11 @@ def assumptions_of(settings: Settings) -> Assumptions:
 
 def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path, ...] = ()) -> Reading:
     """All front ends over one project. A template that Python fills is read there, with its values; the others are read on their own."""
-    from promptlint.frontends import chat_template, jinja, prompt_file, python
+    from promptlint.frontends import chat_template, jinja, python
 
-    reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules)
-    alone = Reading()
-    if discovery.jinja:
-        alone += jinja.read(project, discovery.jinja)
-    if discovery.prompts:
-        alone += prompt_file.read(project, discovery.prompts, templates=jinja.read_template)
-    if discovery.jinja or discovery.prompts:
-        alone += chat_template.read(project, (*discovery.jinja, *discovery.prompts))
-    alone += chat_template.read_inline(reading.prompts)
+    with _reading_alone(project, discovery) as finish:
+        reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules)
+        alone = finish() + chat_template.read_inline(reading.prompts)
     filled = {
         (text.span.path, text.span.line)
         for prompt in reading.prompts
@@ -172,6 +169,46 @@ def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path
         if not any((prompt.path, line) in filled for line in range(prompt.span.line, prompt.span.end_line + 1))
     )
     return reading + replace(alone, prompts=left)
+
+
+def _alone(project: Project, discovery: Discovery) -> Reading:
+    """The files that are no Python, each on its own."""
+    from promptlint.frontends import chat_template, jinja, prompt_file
+
+    alone = Reading()
+    if discovery.jinja:
+        alone += jinja.read(project, discovery.jinja)
+    if discovery.prompts:
+        alone += prompt_file.read(project, discovery.prompts, templates=jinja.read_template)
+    if discovery.jinja or discovery.prompts:
+        alone += chat_template.read(project, (*discovery.jinja, *discovery.prompts))
+    return alone
+
+
+@contextmanager
+def _reading_alone(project: Project, discovery: Discovery) -> Iterator[Callable[[], Reading]]:
+    """Read what is no Python while the caller reads Python: in a process of its own when there is much to read, else when it is asked for."""
+    from promptlint.frontends import workers
+
+    def work(channel: workers.Channel) -> None:
+        channel.send((_alone(project, discovery), project.learned()))
+
+    many = len(discovery.files) >= MANY_FILES and len(discovery.jinja) + len(discovery.prompts) > 0
+    helper = workers.start(work) if many and workers.cores() > 1 else None
+    if helper is None:
+        yield lambda: _alone(project, discovery)
+        return
+
+    def finish() -> Reading:
+        try:
+            reading, learned = helper.receive()
+        except workers.LostError:
+            return _alone(project, discovery)
+        project.learn(learned)
+        return cast("Reading", reading)
+
+    with helper:
+        yield finish
 
 
 def resolve_rules(names: Iterable[str], rules: Rules, where: str) -> frozenset[str]:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from promptlint.frontends.python.core import MAX_DEPTH, Arguments
-from promptlint.frontends.python.features import features_of, noun
+from promptlint.frontends.python.features import SMALL, features_of, noun
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, last_name
+from promptlint.frontends.python.known import Brief
 from promptlint.frontends.python.methods import Methods
 from promptlint.frontends.python.values import (
     Alt,
@@ -39,7 +40,6 @@ from promptlint.source import Span
 __all__ = ["Calls"]
 
 _CACHES = frozenset({"cache", "lru_cache", "cached", "alru_cache", "memoize", "cache_data", "cache_resource"})
-SMALL = 8  # statements up to which a function is followed whatever it does
 MAX_INTEREST = 3  # calls deep that are asked whether they hold text
 _COMMON_CALLS = frozenset(
     {
@@ -123,15 +123,31 @@ class Calls(Methods):
         features = features_of(info.node)
         result = features.statements <= SMALL or features.text or bool(features.calls & self.telling_calls)
         if not result and depth < MAX_INTEREST:
-            for name in features.calls:
+            for name in sorted(features.calls):
                 if any(
                     self.interesting(other, depth + 1) and features_of(other.node).statements > SMALL
                     for other in self.index.functions_named(name)[:4]
+                ) or any(
+                    not brief.small and self.tells(brief, depth + 1) for brief in self.index.known.functions(name)[:4]
                 ):
                     result = True
                     break
         self._interest[id(info)] = result
         return result
+
+    def tells(self, brief: Brief, depth: int = 0) -> bool:
+        """The same about a function of which only the survey of another part speaks."""
+        known = self._interest.get(id(brief))
+        if known is not None:
+            return known
+        self._interest[id(brief)] = brief.telling
+        if not brief.telling and depth < MAX_INTEREST:
+            self._interest[id(brief)] = any(
+                not other.small and self.tells(other, depth + 1)
+                for name in brief.calls
+                for other in self.index.known.functions(name)[:4]
+            )
+        return self._interest[id(brief)]
 
     def call_function(
         self,

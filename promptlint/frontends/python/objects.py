@@ -50,6 +50,7 @@ class Objects(Loops):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._symbolic: dict[int, Object] = {}
+        self._bases: dict[int, tuple[Any, ...]] = {}
         self._building: set[int] = set()
         self._pending: set[tuple[int, str]] = set()
         self._absent: set[tuple[int, str]] = set()
@@ -104,6 +105,8 @@ class Objects(Loops):
         }
         if not registrars:
             return
+        for path in self.index.known.decorated(registrars):
+            self.index.module(path)
         decorated = [
             info
             for other in self.index.parsed
@@ -348,16 +351,17 @@ class Objects(Loops):
 
     def bases(self, info: ClassInfo) -> tuple[Any, ...]:
         """The evaluated base classes."""
-        if info._bases is None:
-            info._bases = ()
+        found = self._bases.get(id(info))
+        if found is None:
+            self._bases[id(info)] = ()
             frame = self.module_frame(info.module)
             result = []
             for base in info.node.bases:
                 expression = base.value if isinstance(base, ast.Subscript) else base
                 if isinstance(expression, ast.Name | ast.Attribute):
                     result.append(self.eval(expression, frame))
-            info._bases = tuple(result)
-        return info._bases
+            found = self._bases[id(info)] = tuple(result)
+        return found
 
     def library_bases(self, info: ClassInfo) -> list[str]:
         """Dotted names of the bases that come from libraries."""
