@@ -230,8 +230,9 @@ class RuleCard:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The outcome of one run. Findings are ordered dearest first; call sites by path and line. `withheld` are the fingerprints of those that persona
-    or confidence hide or a comment suppresses: they are not gone.
+    """The outcome of one run. Findings are ordered dearest first; call sites by path and line.
+
+    `withheld` are the fingerprints of those that persona or confidence hide or a comment suppresses: they are not gone.
     """
 
     version: str
