@@ -1,0 +1,113 @@
+"""The pipeline `record`: run the user's command with the recorder in its processes, then leave one file of canonical records."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from promptlint.app.discovery import absolute, project_root
+from promptlint.errors import UserError
+from promptlint.recording import session
+from promptlint.recording.session import Recording, Run
+
+__all__ = ["DEFAULT_FILE", "Request", "record", "summary"]
+
+DEFAULT_FILE = "promptlint-traffic.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to run and where to write. `append` keeps what the file holds; `keep_text` stores prompts as they are."""
+
+    command: tuple[str, ...]
+    file: Path
+    append: bool = False
+    keep_text: bool = False
+
+
+def record(request: Request) -> Run:
+    """Run the command and record what its Python processes send to models. Raises UserError when it cannot be started or the file not be written.
+
+    The command's exit status is the run's. Whatever happens to the recording, the command is not disturbed.
+    """
+    file = absolute(request.file)
+    kept = _kept(file) if request.append else b""
+    _guard_foreign(file)
+    root = project_root(Path.cwd())
+    key = b"" if request.keep_text else secrets.token_bytes(16)
+    with session.prepared(file) as flags:
+        if not request.append:
+            os.truncate(file, 0)
+        env = session.environment(os.environ, file, flags, root, key=key)
+        status = session.run_command(request.command, env)
+        found = session.finished(file, flags, len(kept))
+        if not session.replace(file, found.rows, kept):
+            found.lost = True
+    return Run(status, found)
+
+
+def _kept(file: Path) -> bytes:
+    try:
+        data = file.read_bytes() if file.exists() else b""
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror or error}") from error
+    return data if not data or data.endswith(b"\n") else data + b"\n"
+
+
+def _guard_foreign(file: Path) -> None:
+    """Refuse to overwrite what is no recording: a typing error must not cost the user a source file."""
+    if not file.exists():
+        return
+    if not file.is_file():
+        raise UserError(f"{file}: is not a file; name another with -o")
+    with file.open("rb") as stream:
+        line = stream.readline(1 << 20)
+    if line.strip() and not (line.startswith(b"{") and b'"recorded":' in line):
+        raise UserError(f"{file}: exists and was not written by `promptlint record`; name another file with -o")
+
+
+def summary(found: Recording, file: str, command: Sequence[str]) -> list[str]:
+    """What to tell the user about a recording, one line each; the first says what was recorded."""
+    rows = found.rows
+    sites = len({row["call_site"] for row in rows if row.get("call_site")})
+    lines = []
+    if rows:
+        lines.append(f"recorded {_count(len(rows), 'request')} from {_count(sites, 'call site')} in {file}")
+    if found.fake:
+        lines.append(
+            f"{found.fake} of them reached no HTTP client (fake models) and were recorded at the model's interface: what the framework handed over, "
+            "not what a provider would get"
+        )
+    for reason, number in found.failed.most_common():
+        lines.append(f"{number} failed: {reason}")
+    if not rows:
+        lines += _nothing(found, command)
+    if found.lost:
+        lines.append(f"warning: {file} could not be written to its end (no room?): requests are missing")
+    if found.broken:
+        lines.append(f"warning: {_count(found.broken, 'record')} broken off while being written")
+    if found.error:
+        lines.append(f"warning: the recorder had an error, the command was not affected: {found.error}")
+    return lines
+
+
+def _nothing(found: Recording, command: Sequence[str]) -> list[str]:
+    if not found.loaded:
+        return [
+            f"nothing was recorded: no Python process of `{command[0]}` loaded the recorder. It is not Python, or runs with -I, -E or -S, "
+            "or clears PYTHONPATH for its subprocesses"
+        ]
+    if found.libraries:
+        names = ", ".join(found.libraries)
+        return [
+            f"nothing was recorded: {names} {'was' if len(found.libraries) == 1 else 'were'} imported, but no request to a model was sent. If the tests use mocks, "
+            "record a run that reaches a server (a local one will do), or fake models of LangChain or pydantic-ai"
+        ]
+    return ["nothing was recorded: no request to a model was sent, and no library for one was imported"]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
