@@ -41,7 +41,7 @@ def record(request: Request) -> Run:
     with session.prepared(file) as flags:
         if not request.append:
             os.truncate(file, 0)
-        env = session.environment(os.environ, file, flags, root, key=key)
+        env = session.environment(os.environ, file, flags, root, Path.cwd(), key=key)
         status = session.run_command(request.command, env)
         found = session.finished(file, flags, len(kept))
         if not session.replace(file, found.rows, kept):
@@ -97,14 +97,14 @@ def summary(found: Recording, file: str, command: Sequence[str]) -> list[str]:
 def _nothing(found: Recording, command: Sequence[str]) -> list[str]:
     if not found.loaded:
         return [
-            f"nothing was recorded: no Python process of `{command[0]}` loaded the recorder. It is not Python, or runs with -I, -E or -S, "
-            "or clears PYTHONPATH for its subprocesses"
+            f"nothing was recorded: no Python process of `{command[0]}` loaded the recorder: not Python, or with -I, -E, -S or a cleared PYTHONPATH"
         ]
     if found.libraries:
         names = ", ".join(found.libraries)
+        said = f"nothing was recorded: imported {names}, but no request to a model was sent"
         return [
-            f"nothing was recorded: {names} {'was' if len(found.libraries) == 1 else 'were'} imported, but no request to a model was sent. If the tests use mocks, "
-            "record a run that reaches a server (a local one will do), or fake models of LangChain or pydantic-ai"
+            said,
+            "where mocks stand for the client, record a run that reaches a server (a local one will do) or uses fake models of LangChain or pydantic-ai",
         ]
     return ["nothing was recorded: no request to a model was sent, and no library for one was imported"]
 

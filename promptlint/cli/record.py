@@ -9,9 +9,7 @@ import click
 from promptlint.cli._common import end_like
 
 
-@click.command(
-    "record", context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True}
-)
+@click.command("record", context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True})
 @click.option(
     "-o",
     "--output",
@@ -26,7 +24,7 @@ from promptlint.cli._common import end_like
 @click.option("-q", "--quiet", is_flag=True, help="Print only warnings.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGS]...")
 def command(command: tuple[str, ...], output: Path, *, append: bool, keep_text: bool, quiet: bool) -> int:
-    """Run COMMAND and record the requests to language models that its Python processes send.
+    r"""Run COMMAND and record the requests to language models that its Python processes send.
 
     \b
     promptlint record -- pytest -q

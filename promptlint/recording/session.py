@@ -42,6 +42,7 @@ class Recording:
     broken: int = 0
     error: str = ""
     libraries: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
     @property
     def fake(self) -> int:
@@ -76,13 +77,28 @@ def about(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def environment(
-    base: Mapping[str, str], file: Path, flags: Path, root: Path, *, key: bytes = b"", perturb: str = ""
+    base: Mapping[str, str],
+    file: Path,
+    flags: Path,
+    root: Path,
+    base_folder: Path,
+    *,
+    key: bytes = b"",
+    perturb: str = "",
 ) -> dict[str, str]:
-    """The environment in which a command is recorded: our folder ahead on PYTHONPATH, and the recorder's orders."""
+    """The environment in which a command is recorded: our folder ahead on PYTHONPATH, and the recorder's orders.
+
+    A frame is the project's when its file lies below `root`; call sites are written relative to `base_folder`.
+    """
     env = dict(base)
     path = env.get("PYTHONPATH", "")
     env["PYTHONPATH"] = f"{CHILD}{os.pathsep}{path}" if path else str(CHILD)
-    env |= {recorder.FILE: str(file), recorder.FLAGS: str(flags), recorder.ROOT: str(root)}
+    env |= {
+        recorder.FILE: str(file),
+        recorder.FLAGS: str(flags),
+        recorder.ROOT: str(root),
+        recorder.BASE: str(base_folder),
+    }
     for name, value in ((recorder.KEY, key.hex()), (recorder.PERTURB, perturb)):
         env.pop(name, None)
         if value:
@@ -123,7 +139,7 @@ def run_command(
     prints goes there; with `timeout`, a command that takes longer (in seconds) is killed.
     """
     try:
-        child = subprocess.Popen(
+        child = subprocess.Popen(  # noqa: S603 - running the user's command is the job
             list(command),
             env=dict(env),
             cwd=cwd,
@@ -169,27 +185,29 @@ def finished(file: Path, flags: Path, skip: int = 0) -> Recording:
         )
     with file.open("rb") as stream:
         stream.seek(skip)
-        found.rows, found.broken = merged(stream)
+        merge(stream, found)
     return found
 
 
-def merged(lines: Iterator[bytes] | BinaryIO) -> tuple[list[dict[str, Any]], int]:
-    """The records of a run in order of time, each with its answer, and how many lines were broken off."""
+def merge(lines: Iterator[bytes] | BinaryIO, found: Recording) -> None:
+    """Fill in the records of a run in order of time, each with its answer, and count the lines that were broken off."""
     rows: dict[str, dict[str, Any]] = {}
     answers: list[dict[str, Any]] = []
-    broken = 0
+    reads: set[str] = set()
     for line in lines:
         if line.isspace():
             continue
         try:
             row = json.loads(line)
         except ValueError:
-            broken += 1
+            found.broken += 1
             continue
         if not isinstance(row, dict) or "id" not in row:
-            broken += 1
+            found.broken += 1
         elif "timestamp" in row:
             rows[str(row["id"])] = row
+        elif "reads" in row:
+            reads.add(str(row["reads"]))
         else:
             answers.append(row)
     for answer in answers:
@@ -199,7 +217,8 @@ def merged(lines: Iterator[bytes] | BinaryIO) -> tuple[list[dict[str, Any]], int
     for row in rows.values():
         if "usage" in row:
             row["usage"] = usage_of(row["usage"]) or row["usage"]
-    return sorted(rows.values(), key=lambda row: row["timestamp"]), broken
+    found.rows = sorted(rows.values(), key=lambda row: row["timestamp"])
+    found.reads = tuple(sorted(reads))
 
 
 def _answered(request: dict[str, Any], answer: Mapping[str, Any]) -> None:
@@ -236,5 +255,3 @@ def _line(row: Mapping[str, Any]) -> bytes:
         return (json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
     except UnicodeEncodeError:
         return (json.dumps(row, separators=(",", ":")) + "\n").encode()
-
-

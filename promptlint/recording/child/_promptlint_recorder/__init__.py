@@ -12,14 +12,29 @@ import os
 import sys
 from time import monotonic, time
 
-__all__ = ["FILE", "FLAGS", "KEY", "LIBRARIES", "PERTURB", "PLANT", "ROOT", "clock", "install", "monotonic", "settings", "start"]
+__all__ = [
+    "FILE",
+    "FLAGS",
+    "KEY",
+    "LIBRARIES",
+    "PERTURB",
+    "PLANT",
+    "ROOT",
+    "clock",
+    "install",
+    "monotonic",
+    "settings",
+    "start",
+]
 
 FILE = "PROMPTLINT_RECORD_FILE"
 FLAGS = "PROMPTLINT_RECORD_FLAGS"
 ROOT = "PROMPTLINT_RECORD_ROOT"
+BASE = "PROMPTLINT_RECORD_BASE"
 KEY = "PROMPTLINT_RECORD_KEY"
 PERTURB = "PROMPTLINT_RECORD_PERTURB"
-"""Names of the environment variables: the file to append to, the file of flags, the project's folder, the key that disguises text (absent: text
+"""Names of the environment variables: the file to append to, the file of flags, the project's folder, the folder to
+which call sites are relative, the key that disguises text (absent: text
 is kept), and the factors of `perturb` as JSON."""
 
 PLANT = {
@@ -50,6 +65,7 @@ class Settings:
         self.file: str | None = None
         self.flags: str | None = None
         self.root = ""
+        self.base = ""
         self.key = b""
         self.active = False
 
@@ -63,7 +79,7 @@ class Finder:
     def __init__(self) -> None:
         self.busy: set[str] = set()
         self.seen: set[str] = set()
-        self.plant = dict(PLANT)
+        self.plant: dict[str, object] = {**PLANT, **_later}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         """The spec that the other finders give for a module that we patch; None for all others."""
@@ -75,8 +91,8 @@ class Finder:
         self.busy.add(name)
         try:
             for finder in sys.meta_path:
-                find = getattr(finder, "find_spec", None)
-                spec = find(name, path, target) if find is not None and finder is not self else None
+                find = None if finder is self else getattr(finder, "find_spec", None)  # type: ignore[comparison-overlap]
+                spec = None if find is None else find(name, path, target)
                 if spec is not None:
                     break
             else:
@@ -91,7 +107,7 @@ class Finder:
 class Loader:
     """Stands in for a module's loader until the module runs; after that nothing of it is left to be seen."""
 
-    def __init__(self, loader: object, plant: tuple[str, str]) -> None:
+    def __init__(self, loader: object, plant: object) -> None:
         self.loader = loader
         self.plant = plant
 
@@ -132,14 +148,25 @@ def _flag_library(name: str) -> None:
     sink.flag(sink.LIBRARY + _FLAG[name])
 
 
-def patch(module: object, plant: tuple[str, str]) -> None:
+_later: dict[str, object] = {}
+
+
+def later(name: str, change: object) -> None:
+    """Call `change` with the module of that name when it has been imported. Only before `install`."""
+    _later[name] = change
+
+
+def patch(module: object, plant: object) -> None:
     """Patch a module that has run. Never raises."""
+    if callable(plant):
+        _guarded(plant, module)
+    else:
+        _guarded(_patch, module, *plant)  # type: ignore[misc]
 
-    def work() -> None:
-        inner = __import__(f"{__name__}.{plant[0]}", fromlist=[plant[1]])
-        getattr(inner, plant[1])(module)
 
-    _guarded(work)
+def _patch(module: object, file: str, function: str) -> None:
+    inner = __import__(f"{__name__}.{file}", fromlist=[function])
+    getattr(inner, function)(module)
 
 
 def install() -> None:
@@ -148,7 +175,7 @@ def install() -> None:
         return
     finder = Finder()
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
-    for name, plant in finder.plant.items():
+    for name, plant in PLANT.items():
         if name in sys.modules:
             patch(sys.modules[name], plant)
 
@@ -160,6 +187,7 @@ def start() -> None:
         return
     settings.flags = os.environ.get(FLAGS)
     settings.root = os.environ.get(ROOT, "")
+    settings.base = os.environ.get(BASE, "") or settings.root
     settings.key = bytes.fromhex(os.environ.get(KEY, ""))
     settings.active = True
     from . import sink

@@ -14,7 +14,19 @@ _OTHER = re.compile(
     r"images?|videos?|audio|speech|transcriptions?|translations?|files?|fine_tuning|ingest\w*|otlp|traces?|feedback|datasets?)(?:/|$|:)"
 )
 """Words in a path that tell another service whose bodies look alike: embeddings, token counts, pictures, telemetry."""
-_NOT_TEXT = frozenset(["encoding_format", "dimensions", "voice", "size", "quality", "num_inference_steps", "input_type", "query", "documents"])
+_NOT_TEXT = frozenset(
+    [
+        "encoding_format",
+        "dimensions",
+        "voice",
+        "size",
+        "quality",
+        "num_inference_steps",
+        "input_type",
+        "query",
+        "documents",
+    ]
+)
 """Fields of bodies that ask for vectors, sound, pictures or an order of documents."""
 _MODEL_IN_PATH = re.compile(r"/(?:models|model|deployments)/([^/]+?)(?::\w+|/(?:chat/completions|completions|responses|messages|invoke\S*|converse\S*))?$")  # fmt: skip
 _RECOGNISED = 16 << 20

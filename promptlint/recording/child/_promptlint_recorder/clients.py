@@ -103,9 +103,9 @@ def _decoder(encoding: str) -> Any:
     if kind in {"gzip", "x-gzip", "deflate"}:
         return zlib.decompressobj(47 if "gzip" in kind else zlib.MAX_WBITS).decompress
     if kind == "zstd":
-        from compression import zstd  # Python 3.14
-
-        return zstd.ZstdDecompressor().decompress
+        return (
+            __import__("compression.zstd", fromlist=["ZstdDecompressor"]).ZstdDecompressor().decompress
+        )  # Python 3.14
     return None
 
 
@@ -114,9 +114,9 @@ def _piece(call: Call, decode: Any, data: bytes) -> None:
         call.piece(decode(data))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _sync_tee(base: type) -> Any:
-    class Tee(base):  # type: ignore[misc, valid-type]
+    class Tee(base):  # type: ignore[misc]
         """A response's stream with us looking over the reader's shoulder."""
 
         def __init__(self, stream: Any, call: Call, decode: Any) -> None:
@@ -142,9 +142,9 @@ def _sync_tee(base: type) -> Any:
     return Tee
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _async_tee(base: type) -> Any:
-    class Tee(base):  # type: ignore[misc, valid-type]
+    class Tee(base):  # type: ignore[misc]
         """As above, for asynchronous readers."""
 
         def __init__(self, stream: Any, call: Call, decode: Any) -> None:
@@ -336,7 +336,9 @@ def _botocore_call(client: Any, operation: str, params: Any) -> Call | None:
     if operation not in _BEDROCK or not isinstance(params, dict):
         return None
     endpoint = str(getattr(client.meta, "endpoint_url", ""))
-    verb = {"Converse": "converse", "ConverseStream": "converse-stream", "InvokeModel": "invoke"}.get(operation, "invoke-with-response-stream")
+    verb = {"Converse": "converse", "ConverseStream": "converse-stream", "InvokeModel": "invoke"}.get(
+        operation, "invoke-with-response-stream"
+    )
     url = f"{endpoint}/model/{params.get('modelId', '')}/{verb}"
     if "Invoke" in operation:
         body = params.get("body")
@@ -371,7 +373,7 @@ def _botocore_answer(call: Call, response: Any) -> None:
         def read_along(*arguments: Any, **options: Any) -> Any:
             data = read(*arguments, **options)
             guard(call.piece, data)
-            if not data or not arguments and not options:
+            if not data or (not arguments and not options):
                 guard(call.end)
             return data
 

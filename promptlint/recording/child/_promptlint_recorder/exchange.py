@@ -107,7 +107,9 @@ class Call:
             self.answer.end()
             if self.answer.usage:
                 line["usage"] = self.answer.usage
-        about = {name: self.about[name] for name in ("status", "error", "headers") if name in self.about}
+        about: dict[str, Any] = {
+            name: self.about[name] for name in ("status", "error", "headers") if name in self.about
+        }
         about["latency_ms"] = round((monotonic() - self.since) * 1000.0, 3)
         if self.first is not None:
             about["ttft_ms"] = round((self.first - self.since) * 1000.0, 3)
@@ -175,7 +177,9 @@ def _call(body: dict[str, Any], about: dict[str, Any], *, http: bool) -> Call:
     about["pid"] = os.getpid()
     row.update({name: value for name, value in body.items() if name not in row})
     text = json.dumps(body, sort_keys=False, default=str)
-    key = hashlib.blake2b(f"{about.get('url')}\0{site}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    key = hashlib.blake2b(
+        f"{about.get('url')}\0{site}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
     return Call(row, about, key, http=http)
 
 
@@ -186,7 +190,9 @@ def _earlier_attempt(call: Call, count: str) -> Call | None:
         earlier = calls.pop(0) if calls else None
         if calls:
             _failed[call.key] = calls
-        if earlier is None and count.isdigit() and int(count) > 0:  # the client repeats what did not look like a failure
+        if (
+            earlier is None and count.isdigit() and int(count) > 0
+        ):  # the client repeats what did not look like a failure
             earlier = _recent.get(call.key)
         _recent.pop(call.key, None)
         _recent[call.key] = call

@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 
 from . import settings
 
-__all__ = ["call_site", "owner"]
+__all__ = ["call_site", "is_project", "owner"]
 
 _FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox", "node_modules")
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs its import
@@ -16,7 +16,7 @@ _known: dict[CodeType, str | None] = {}
 
 
 def _place(code: CodeType) -> str | None:
-    """The path of a code object's file within the project, with forward slashes; None for what is not the project's."""
+    """The path of a code object's file of the project, relative to where the command began, with forward slashes; None for a file that is not the project's."""
     if code in _known:
         return _known[code]
     found = None
@@ -27,11 +27,16 @@ def _place(code: CodeType) -> str | None:
         path = os.path.realpath(name)
         root = os.path.realpath(settings.root)
         if path.startswith(root.rstrip(os.sep) + os.sep) and not path.startswith((_HERE, _library())):
-            inner = os.path.relpath(path, root).split(os.sep)
-            if not any(part in _FOREIGN for part in inner):
-                found = "/".join(inner)
+            inner = os.path.relpath(path, root).replace(os.sep, "/")
+            if not any(part in _FOREIGN for part in inner.split("/")):
+                found = os.path.relpath(path, os.path.realpath(settings.base)).replace(os.sep, "/")
     _known[code] = found
     return found
+
+
+def is_project(code: CodeType) -> bool:
+    """Whether a code object is the project's own."""
+    return _place(code) is not None
 
 
 def _library() -> str:

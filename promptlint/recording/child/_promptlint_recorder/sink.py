@@ -11,7 +11,19 @@ from typing import Any
 
 from . import settings
 
-__all__ = ["ERROR", "FAILED", "FLAG_BYTES", "LIBRARY", "LOADED", "MESSAGE", "flag", "listeners", "note", "write"]
+__all__ = [
+    "ERROR",
+    "FAILED",
+    "FLAG_BYTES",
+    "LIBRARY",
+    "LOADED",
+    "MESSAGE",
+    "flag",
+    "listeners",
+    "note",
+    "tell",
+    "write",
+]
 
 LOADED = 0
 FAILED = 1
@@ -66,6 +78,14 @@ def write(row: dict[str, Any]) -> None:
     except UnicodeEncodeError:  # lone surrogates
         data = json.dumps(row, separators=(",", ":"), default=str).encode()
     _append(settings.file, data + b"\n")
+
+
+def tell(line: dict[str, Any]) -> None:
+    """A line for the parent that is no record and holds no text."""
+    if settings.file:
+        import json
+
+        _append(settings.file, json.dumps(line).encode() + b"\n")
 
 
 def _append(file: str, data: bytes) -> None:
