@@ -11,8 +11,9 @@ from promptlint.advisor.diagnose.likely import likely, timing
 from promptlint.advisor.diagnose.markers import is_marked, markers
 from promptlint.advisor.diagnose.observed import Factor, Site
 from promptlint.analysis.matching import Matcher, offset_of
-from promptlint.app.traffic import Tokens, code_matcher, token_counter
+from promptlint.app.traffic import Tokens, code_matcher, disguised, token_counter
 from promptlint.errors import UserError
+from promptlint.tokenizers import DISGUISED
 from promptlint.traffic.parts import Part, parts_of
 from promptlint.traffic.read import Problem, Traffic, load
 from promptlint.traffic.record import Record
@@ -37,9 +38,9 @@ def run(
     if not records:
         first = f"; first problem: {traffic.problems[0]}" if traffic.problems else ""
         raise UserError(f"no request could be read from {' '.join(str(path) for path in traffic.paths)}{first}")
-    name = tokenizer or _encoding(records)
+    name = tokenizer or (DISGUISED if any(disguised(record) for record in records) else _encoding(records))
     count = token_counter(Tokens().segments(name))
-    found = diagnose(records, count, tokenizer=name, origin=_origin(code_matcher(code)) if code else None)
+    found = diagnose(records, count, tokenizer=name, origin=_origin(code_matcher(code, records)) if code else None)
     for place in found.too_deep:
         traffic.problem(place, "nested too deeply", "messages")
     known = [record for record in records if record.is_request and record.place not in found.too_deep]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from promptlint.errors import UserError
 from promptlint.recording import session
 from promptlint.recording.session import Recording, Run
 
-__all__ = ["DEFAULT_FILE", "Request", "record", "summary"]
+__all__ = ["DEFAULT_FILE", "InProcess", "Request", "find_key", "keep_key", "record", "summary"]
 
 DEFAULT_FILE = "promptlint-traffic.jsonl"
 
@@ -38,6 +39,8 @@ def record(request: Request) -> Run:
     _guard_foreign(file)
     root = project_root(Path.cwd())
     key = b"" if request.keep_text else secrets.token_bytes(16)
+    if key:
+        keep_key(key)
     with session.prepared(file) as flags:
         if not request.append:
             os.truncate(file, 0)
@@ -47,6 +50,51 @@ def record(request: Request) -> Run:
         if not session.replace(file, found.rows, kept):
             found.lost = True
     return Run(status, found)
+
+
+_KEYS = "record-keys"
+_MOST_KEYS = 64
+
+
+def _key_folder() -> Path:
+    """Where keys lie: in the project's cache, which git and backup tools leave out."""
+    from promptlint.app.cache import FOLDER
+    from promptlint.config import load_settings
+
+    root = project_root(Path.cwd())
+    with contextlib.suppress(UserError):
+        return (load_settings(root, None, isolated=False).cache_dir or root / FOLDER) / _KEYS
+    return root / FOLDER / _KEYS
+
+
+def keep_key(key: bytes) -> None:
+    """Keep the key of a recording on this machine, readable by its owner alone: with it `check --traffic` and `diagnose --code` find their fixed texts in disguise.
+
+    Where it cannot be written, the recording is as good as without it, but belongs to no code.
+    """
+    from promptlint.app.cache import make_folder
+    from promptlint.recording.child._promptlint_recorder import disguise
+
+    with contextlib.suppress(OSError):
+        folder = _key_folder()
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / disguise.key_name(key)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(key.hex())
+        for old in sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)[:-_MOST_KEYS]:
+            old.unlink()
+
+
+def find_key(name: str) -> bytes | None:
+    """The key of that name, if a recording was made here under it."""
+    if not name.isalnum():
+        return None
+    try:
+        return bytes.fromhex((_key_folder() / name).read_text("ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 def _kept(file: Path) -> bytes:
@@ -111,3 +159,47 @@ def _nothing(found: Recording, command: Sequence[str]) -> list[str]:
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+class InProcess:
+    """A recording of this process, and of workers that share its file, without a wrapper command."""
+
+    def __init__(self, file: Path, *, keep_text: bool = False) -> None:
+        self.file = absolute(file)
+        self.key = b"" if keep_text else secrets.token_bytes(16)
+        self.flags = ""
+
+    def prepare(self) -> None:
+        """Make the file and the flags. Raises UserError."""
+        _guard_foreign(self.file)
+        self._stack = contextlib.ExitStack()
+        self.flags = str(self._stack.enter_context(session.prepared(self.file)))
+        os.truncate(self.file, 0)
+
+    def orders(self) -> dict[str, str]:
+        """What a worker has to know."""
+        return {"key": self.key.hex(), "flags": self.flags}
+
+    def start(self, orders: Mapping[str, str] | None = None) -> None:
+        """Record from now on; with the orders of another process, in its file."""
+        from promptlint.app.prompt_cache import recorder
+
+        if orders is not None:
+            self.key, self.flags = bytes.fromhex(orders["key"]), orders["flags"]
+        elif self.key:
+            keep_key(self.key)
+        settings = recorder().settings
+        settings.file, settings.flags, settings.key = str(self.file), self.flags, self.key
+
+    def said(self) -> list[str]:
+        """The summary so far."""
+        return summary(session.finished(self.file, Path(self.flags)), str(self.file), ("pytest",))
+
+    def stop(self, *, final: bool) -> None:
+        """Record no more; the process that made the file puts it in its final form."""
+        from promptlint.app.prompt_cache import recorder
+
+        recorder().settings.file = None
+        if final:
+            session.replace(self.file, session.finished(self.file, Path(self.flags)).rows)
+            self._stack.close()

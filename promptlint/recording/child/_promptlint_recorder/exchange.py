@@ -168,6 +168,11 @@ def _begin(library: str, url: str, content: Any, headers: Any) -> Call | None:
 
 def _call(body: dict[str, Any], about: dict[str, Any], *, http: bool) -> Call:
     site, line = frames.call_site()
+    outer = current.get()
+    if (
+        not site and outer is not None and "call_site" in outer.row
+    ):  # in a thread of a framework, whose call the project made
+        site, line = outer.row["call_site"], outer.about["line"]
     with _lock:
         number = next(_numbers)
     row: dict[str, Any] = {"timestamp": round(clock() * 1000.0, 3), "id": f"{_started}-{os.getpid()}-{number}"}
@@ -203,12 +208,9 @@ def _earlier_attempt(call: Call, count: str) -> Call | None:
 
 def model_call(library: str, body: dict[str, Any]) -> Call | None:
     """A call of a model's interface has begun; its line is written at its end, if nothing was sent below it. Never raises."""
-    outer = current.get()
-    if outer is not None and outer.http:
+    if current.get() is not None:
         return None
     call: Call | None = guard(lambda: _call(body, {"library": library, "fake": True}, http=False))
-    if call is not None and outer is not None:
-        outer.sent = True
     return call
 
 

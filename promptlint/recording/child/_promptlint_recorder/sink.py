@@ -65,19 +65,22 @@ def write(row: dict[str, Any]) -> None:
     """Hand a line on and append it to the file, disguised where text is not to be kept. A full disk costs the line and nothing else."""
     for listener in tuple(listeners):
         listener(row)
-    if not settings.file:
-        return
+    if settings.file:
+        append(settings.file, encoded(row, settings.key))
+
+
+def encoded(row: dict[str, Any], key: bytes) -> bytes:
+    """A line as bytes, in disguise where there is a key."""
     import json
 
-    if settings.key:
+    if key:
         from . import disguise
 
-        row = disguise.row(row, settings.key)
+        row = disguise.row(row, key)
     try:
-        data = json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str).encode()
+        return json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str).encode() + b"\n"
     except UnicodeEncodeError:  # lone surrogates
-        data = json.dumps(row, separators=(",", ":"), default=str).encode()
-    _append(settings.file, data + b"\n")
+        return json.dumps(row, separators=(",", ":"), default=str).encode() + b"\n"
 
 
 def tell(line: dict[str, Any]) -> None:
@@ -85,10 +88,11 @@ def tell(line: dict[str, Any]) -> None:
     if settings.file:
         import json
 
-        _append(settings.file, json.dumps(line).encode() + b"\n")
+        append(settings.file, json.dumps(line).encode() + b"\n")
 
 
-def _append(file: str, data: bytes) -> None:
+def append(file: str, data: bytes) -> None:
+    """Append a line in one write. An error is flagged, never raised."""
     if _ragged[0]:
         data = b"\n" + data
     try:
