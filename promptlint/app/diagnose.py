@@ -11,7 +11,7 @@ from promptlint.advisor.diagnose.likely import likely, timing
 from promptlint.advisor.diagnose.markers import is_marked, markers
 from promptlint.advisor.diagnose.observed import Factor, Site
 from promptlint.analysis.matching import Matcher, offset_of
-from promptlint.app.traffic import Tokens, code_matcher, disguised, token_counter
+from promptlint.app.traffic import Tokens, code_matcher, token_counter
 from promptlint.errors import UserError
 from promptlint.tokenizers import DISGUISED
 from promptlint.traffic.parts import Part, parts_of
@@ -38,7 +38,7 @@ def run(
     if not records:
         first = f"; first problem: {traffic.problems[0]}" if traffic.problems else ""
         raise UserError(f"no request could be read from {' '.join(str(path) for path in traffic.paths)}{first}")
-    name = tokenizer or (DISGUISED if any(disguised(record) for record in records) else _encoding(records))
+    name = tokenizer or (DISGUISED if any(record.disguised for record in records) else _encoding(records))
     count = token_counter(Tokens().segments(name))
     found = diagnose(records, count, tokenizer=name, origin=_origin(code_matcher(code, records)) if code else None)
     for place in found.too_deep:

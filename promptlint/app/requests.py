@@ -307,16 +307,15 @@ class Renderer:
         self._name = tokenizer
         self._marks = marks
         self._tokenizer: Any = None
+        self._tokenizers: dict[str, Any] = {}
         self._render: Any = None
         self._conversation: Any = None
 
     def __call__(self, record: Record) -> TextTokens:
-        if self._tokenizer is None:
-            from promptlint import tokenizers
+        self._tokenizer = self._tokenizer_for(record)
+        if self._render is None:
             from promptlint.tokenizers.render import Conversation, renderer
-            from promptlint.tokenizers.segments import SegmentTokenizer
 
-            self._tokenizer = SegmentTokenizer(tokenizers.get(self._name or tokenizers.DEFAULT))
             self._render = renderer(self._mode)
             self._conversation = Conversation
         packed = self._tokenizer.packed
@@ -336,6 +335,17 @@ class Renderer:
         places = self._places(record, rendered.prompt) if self._marks else _Places()
         answer = packed(rendered.answer) if rendered.answer else b""
         return TextTokens(prompt, answer, stored, places.breakpoints, places.stops, places.lifetimes, places.head)
+
+    def _tokenizer_for(self, record: Record) -> Any:
+        """The tokenizer that was asked for; without one the default, or for text in disguise the one that counts it as what it was."""
+        from promptlint import tokenizers
+
+        name = self._name or (tokenizers.DISGUISED if record.disguised else tokenizers.DEFAULT)
+        if name not in self._tokenizers:
+            from promptlint.tokenizers.segments import SegmentTokenizer
+
+            self._tokenizers[name] = SegmentTokenizer(tokenizers.get(name))
+        return self._tokenizers[name]
 
     def _places(self, record: Record, runs: list[str]) -> _Places:
         """Where messages and marked blocks end, in tokens, which of those places are marked, and where the system text ends."""

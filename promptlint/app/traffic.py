@@ -24,7 +24,7 @@ __all__ = [
     "Rendering",
     "Tokens",
     "anonymize",
-    "disguised",
+    "disguise_of",
     "from_code",
     "lines",
     "measure",
@@ -113,7 +113,7 @@ class Tokens:
         if record.prompt is None and record.messages is None:
             return None
         name, mode = self.names(record.model)
-        segments = self.segments(DISGUISED if disguised(record) else name)
+        segments = self.segments(DISGUISED if record.disguised else name)
         if record.prompt is not None:
             said = record.output if isinstance(record.output, str) else ""
             prompt, output = segments.packed([record.prompt]), segments.packed([said, _STOP] if said else [])
@@ -155,23 +155,16 @@ def _packed(ids: Iterable[int]) -> bytes:
     return pack(ids)
 
 
-def disguised(record: Record) -> str:
-    """The name of the key under which a recorded request's text is disguised; empty where text is as it was sent."""
-    about = record.extra.get("recorded")
-    name = about.get("disguised") if isinstance(about, Mapping) else None
-    return name if isinstance(name, str) else ""
-
-
 def disguise_of(records: Sequence[Record]) -> Callable[[str], str] | None:
     """What turns the code's own texts into what stands in these requests; None where they are not disguised. Raises UserError when the key is not here."""
-    names = {name for record in records if (name := disguised(record))}
+    names = {name for record in records if (name := record.disguised)}
     if not names:
         return None
     from promptlint.app.record import find_key
     from promptlint.recording.child._promptlint_recorder import disguise
 
     keys = [key for name in sorted(names) if (key := find_key(name)) is not None]
-    if len(names) > 1 or not keys or any(record.has_text and not disguised(record) for record in records):
+    if len(names) > 1 or not keys or any(record.has_text and not record.disguised for record in records):
         why = (
             "their key is not on this machine or not of this project"
             if len(names) == 1 and not keys
