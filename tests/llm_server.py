@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 OPENAI = {
     "prompt_tokens": 50,
@@ -49,7 +50,7 @@ def _message_events():
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    failures: dict[str, int] = {}
+    failures: ClassVar[dict[str, int]] = {}
 
     def log_message(self, *_arguments):
         pass
