@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from promptlint.catalog.names import words
 from promptlint.frontends.python.core import MAX_DEPTH, Arguments
 from promptlint.frontends.python.features import SMALL, features_of, noun
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, last_name
@@ -24,6 +25,7 @@ from promptlint.frontends.python.values import (
     Function,
     Lib,
     List,
+    Message,
     Object,
     Opaque,
     Rest,
@@ -65,6 +67,7 @@ _COMMON_CALLS = frozenset(
         "user",
     }
 )
+_HEADS = frozenset({"system", "instructions", "instruction"})  # words of a name that say that a text is a system text
 _MESSAGE_LISTS = frozenset(
     {"messages", "history", "chat_history", "conversation", "message_history", "dialog", "dialogue", "transcript"}
 )
@@ -87,6 +90,39 @@ class Calls(Methods):
 
     def call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The abstract value of a call."""
+        if self.silent or len(self.stack) != 1:
+            return self._call(callee, arguments, node, frame)
+        drafts = len(self.drafts)
+        value = self._call(callee, arguments, node, frame)
+        if len(self.drafts) == drafts:
+            self._note_pair(callee, arguments, node, frame)
+        return value
+
+    def _looks_like_messages(self, value: List) -> bool:
+        """Whether a list holds messages."""
+        raise NotImplementedError
+
+    def _note_pair(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> None:
+        """A system text and messages that go to one call whose prompt we did not see: a conversation under its head."""
+        given: dict[int | str, Value] = dict(enumerate(arguments.positional))
+        given.update(arguments.keywords)
+        lists = [value for value in given.values() if isinstance(value, List) and self._looks_like_messages(value)]
+        if len(lists) != 1:
+            return
+        parameters = _parameter_names(callee.info) if isinstance(callee, Function) else []
+        shift = 1 if isinstance(callee, Function) and callee.receiver is not None else 0
+        for key, value in given.items():
+            if not isinstance(value, Str | Opaque | Alt):
+                continue
+            named = [key] if isinstance(key, str) else [*parameters[key + shift : key + shift + 1]]
+            said = [*named, arguments.expressions.get(key, "")]
+            if any(name.isidentifier() and not _HEADS.isdisjoint(words(name)) for name in said):
+                place = arguments.places.get(key, self.span_of(node, frame))
+                head = Elem(Message("system", value, place), place)
+                self.note_loose(List((head, *lists[0].items), lists[0].span), node, frame)
+                return
+
+    def _call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         if isinstance(callee, Function):
             return self.call_function(callee.info, callee.receiver, arguments, node, frame, callee.frame)
         if isinstance(callee, Class):
@@ -619,6 +655,11 @@ class Calls(Methods):
     def call_unknown(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The value of a call of something that we have no model for."""
         raise NotImplementedError
+
+
+def _parameter_names(info: FunctionInfo) -> list[str]:
+    """The names of positional parameters, `self` included."""
+    return [argument.arg for argument in (*info.node.args.posonlyargs, *info.node.args.args)]
 
 
 def _is_plain(value: Value) -> bool:

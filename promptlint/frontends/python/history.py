@@ -1129,7 +1129,9 @@ class _Reader:
                 continue
             confidence = self._confidence(target)
             if confidence is not None:
-                yield self._edit("window", node, target, min(confidence, Confidence.MEDIUM))
+                # Made once, but what it drops is dropped at each turn.
+                made = self._edit("window", node, target, min(confidence, Confidence.MEDIUM))
+                yield replace(made, per_call=True)
 
     # loops
 
