@@ -320,9 +320,10 @@ class Objects(Loops):
             if keyword.arg == "default":
                 return self.eval(keyword.value, frame)
             if keyword.arg in {"default_factory", "factory"}:
-                factory = self.eval(keyword.value, frame)
+                # Called for each instance, not at import; when the instance was made that we look at, the class does not say.
+                made = Frame(info.module, None, parent=frame)
                 call = ast.copy_location(ast.Call(keyword.value, [], []), keyword.value)
-                return self.call(factory, Arguments(), call, frame)
+                return _of_some_time(self.call(self.eval(keyword.value, made), Arguments(), call, made), name)
         if expression.args and not (isinstance(expression.args[0], ast.Constant) and expression.args[0].value is ...):
             return self.eval(expression.args[0], frame)
         return self.setting(name, info.module.span(expression), frame)
@@ -674,6 +675,17 @@ def _condition_around(node: ast.AST, function: ast.AST) -> ast.expr | None:
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Const) and value.value is None
+
+
+def _of_some_time(value: Value, name: str) -> Value:
+    """A clock or random value that was read when an object was made: a date of a record, or of the program's start."""
+    if not isinstance(value, Opaque):
+        return value
+    origins = tuple(
+        replace(origin, confidence=Confidence.LOW) if origin.kind in {"clock", "random"} else origin
+        for origin in value.origins
+    )
+    return replace(value, origins=origins, name=name)
 
 
 def _is_enum(info: ClassInfo, objects: Objects) -> bool:

@@ -292,42 +292,38 @@ class Texts:
                 self._move_blanks(result, chars, left=left)
             elif isinstance(segment, Hole):
                 self._move_blanks(result, chars, left=left)
-            elif isinstance(segment, Repeat) and not segment.separator and segment.body:
-                edge = segment.body[end]
-                if isinstance(edge, Text):
-                    # What is cut at the end of the last turn stands between two turns.
-                    kept_text = edge.value.lstrip(chars) if left else edge.value.rstrip(chars)
-                    cut = len(edge.value) - len(kept_text)
-                    between = edge.value[:cut] if left else edge.value[len(kept_text) :]
-                    if kept_text or len(segment.body) > 1:
-                        text = self.keep(edge, [(cut, len(edge.value)) if left else (0, len(kept_text))])
-                        rest = segment.body[1:] if left else segment.body[:-1]
-                        edged = () if text is None else (text,)
-                        body = (*edged, *rest) if left else (*rest, *edged)
-                        result[end] = replace(segment, body=body, separator=between)
-                self._trim_behind(result, segment, chars, left=left)
+            elif isinstance(segment, Repeat):
+                result[end] = self._without_edge(segment, chars, left=left)[0]
+                self._move_blanks(result, chars, left=left)
             break
         return tuple(result)
 
-    def _trim_behind(self, result: list[Segment], repeat: Repeat, chars: str | None, *, left: bool) -> None:
-        """Where no turn is made, the blanks next to a repeat stand at the end of the text and go too."""
-        at = 1 if left else len(result) - 2
-        neighbour = result[at] if 0 <= at < len(result) else None
-        if not isinstance(neighbour, Text):
-            return
-        blank, kept = self._cut_blanks(neighbour, chars, left=left)
-        if blank is None:
-            return
-        over = repeat.over
-        guard = Guard(over.expression, over.span, over.volatility, over.confidence, over.origins)
-        choice = Choice(guard, ((blank,), ()), blank.span)
-        result[at : at + 1] = [part for part in ((choice, kept) if left else (kept, choice)) if part is not None]
+    def _without_edge(self, repeat: Repeat, chars: str | None, *, left: bool) -> tuple[Repeat, Text | None]:
+        """A repeat whose first or last turn has lost the blanks at its end, and those blanks: between two turns they stay."""
+        edge = repeat.body[0 if left else -1] if repeat.body else None
+        if not isinstance(edge, Text):
+            return repeat, None
+        blank, kept = self._cut_blanks(edge, chars, left=left)
+        if blank is None or (kept is None and len(repeat.body) == 1):
+            return repeat, None
+        optional = Choice(_guard_of(repeat.over), ((blank,), ()), blank.span)
+        edged: list[Segment] = [*([] if kept is None else [kept]), *([optional] if repeat.separator else [])]
+        body = (*edged[::-1], *repeat.body[1:]) if left else (*repeat.body[:-1], *edged)
+        return replace(repeat, body=body, separator=repeat.separator or blank.value), blank
 
     def _move_blanks(self, result: list[Segment], chars: str | None, *, left: bool) -> None:
         """Blanks next to a value or a choice at the end go too where that is empty: they are moved into what is there when they are."""
         at, end = (1, 0) if left else (len(result) - 2, -1)
         neighbour = result[at] if 0 <= at < len(result) else None
-        if not isinstance(neighbour, Text) or not _may_be_empty(result[end]):
+        if not _may_be_empty(result[end]):
+            return
+        if isinstance(neighbour, Repeat) and not neighbour.separator:
+            cut, edge = self._without_edge(neighbour, chars, left=left)
+            if edge is not None:
+                optional = Choice(_guard_of(neighbour.over), ((edge,), ()), edge.span)
+                result[at : at + 1] = [optional, cut] if left else [cut, optional]
+            return
+        if not isinstance(neighbour, Text):
             return
         blank, kept = self._cut_blanks(neighbour, chars, left=left)
         if blank is None:
@@ -487,6 +483,11 @@ def split_common(
     return first[:prefix], middles, first[len(first) - suffix :] if suffix else ()
 
 
+def _guard_of(value: Hole) -> Guard:
+    """Whether a value is empty."""
+    return Guard(value.expression, value.span, value.volatility, value.confidence, value.origins)
+
+
 def _may_be_empty(segment: Segment) -> bool:
     """Whether a segment may spell nothing at all."""
     if isinstance(segment, Choice):
@@ -505,8 +506,7 @@ def _behind_blank(segments: Segments, blank: Text, *, left: bool) -> Segments:
         return (replace(near, arms=tuple(_behind_blank(arm, blank, left=left) for arm in near.arms)),)
     value = near.over if isinstance(near, Repeat) else near
     assert isinstance(value, Hole)
-    guard = Guard(value.expression, value.span, value.volatility, value.confidence, value.origins)
-    choice = Choice(guard, ((blank,), ()), blank.span)
+    choice = Choice(_guard_of(value), ((blank,), ()), blank.span)
     return (near, choice) if left else (choice, near)
 
 
