@@ -16,6 +16,7 @@ from promptlint.benching.summary import Comparison, compare, figures, intervals
 __all__ = ["SCHEMA", "About", "document", "request_rows", "status"]
 
 SCHEMA = "promptlint.bench/1"
+_LAG_MS, _LAG_SHARE = 2.0, 0.2  # of the median time to first token
 _FAR = 0.02  # hit rates further apart than this are worth a word
 
 
@@ -218,7 +219,10 @@ def _promises(found: Measurement, names: Sequence[str], about: About) -> list[di
                 whole = figures(together, trials[0].prompt_tokens, flushed=False)
                 swept[cell.load.rate] = whole.values
                 failed[cell.load.rate] = sum(t.figures.requests - t.figures.answered for t in trials)
-            if swept:
+            if name in found.lost:
+                row = Goodput(None, None, "the target was given up", None)
+                rows.append({"target": name, "variant": variant, "structured": structured, **_goodput(row, about)})
+            elif swept:
                 row = goodput(swept, failed, about.bounds, load=about.load, gpus_per_server=about.gpus)
                 rows.append({"target": name, "variant": variant, "structured": structured, **_goodput(row, about)})
     return rows
@@ -238,11 +242,10 @@ def _goodput(row: Goodput, about: About) -> dict[str, Any]:
 
 def _doubts(found: Measurement) -> list[str]:
     """What the runs themselves cast doubt on."""
-    said = []
+    said = _of_client(found)
     for cell in found.cells:
         for name in dict.fromkeys(trial.target for trial in cell.trials):
             trials = cell.of(name)
-            said += _of_client(name, trials)
             expected = _expected(trials)
             if expected and abs(expected["hit_rate"] - expected["observed_hit_rate"]) > _FAR:
                 said.append(
@@ -272,16 +275,20 @@ def _of_trial(name: str, trial: Trial) -> list[str]:
     return said
 
 
-def _of_client(name: str, trials: Sequence[Trial]) -> list[str]:
-    """The client itself was too slow, so that times are partly its own."""
-    for trial in trials:
-        values = trial.figures.values
-        slow = max(values.get("client_lag_p99_ms", 0.0), values.get("late_p99_ms", 0.0) if not trial.run.gone else 0.0)
-        if "ttft_p50_ms" in values and values.get("client_lag_p99_ms", 0.0) > max(2.0, 0.1 * values["ttft_p50_ms"]):
-            return [
-                f"the client's own event loop was up to {slow:.1f} ms late (p99) while it measured {name}: its times are too long by as much; use an idle machine"
-            ]
-    return []
+def _of_client(found: Measurement) -> list[str]:
+    """Where the client itself was so slow that its own work is a good part of the times that it reports."""
+    worst: dict[str, float] = {}
+    for cell in found.cells:
+        for trial in cell.trials:
+            lag, first = (trial.figures.values.get(name, 0.0) for name in ("client_lag_p99_ms", "ttft_p50_ms"))
+            if lag > max(_LAG_MS, _LAG_SHARE * first):
+                worst[trial.target] = max(worst.get(trial.target, 0.0), lag)
+    if not worst:
+        return []
+    named = ", ".join(f"{name} {lag:.1f} ms" for name, lag in worst.items())
+    return [
+        f"the client was late itself (p99 of its event loop: {named}): differences of that size may be its own; measure from an idle machine"
+    ]
 
 
 def request_rows(found: Measurement) -> list[dict[str, Any]]:

@@ -162,7 +162,12 @@ def _goodput(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             lines += ["", f"goodput under {row['slo']} (milliseconds)"]
         name = f"  {row['target']}, {row['variant']}" + (", structured output" if row["structured"] else "")
         if row["kept"] is None:
-            lines.append(f"{name}: none of the swept rates is kept; at {row['broken']:g} a second {row['why']}")
+            at = (
+                f"none of the swept rates is kept; at {row['broken']:g} a second "
+                if row["broken"] is not None
+                else "not known: "
+            )
+            lines.append(f"{name}: {at}{row['why']}")
             continue
         more = (
             "at least, the sweep ended before a bound broke"
@@ -189,5 +194,6 @@ def _end(data: Mapping[str, Any]) -> list[str]:
     how = f"{settings['repetitions']} repetitions, A B A B; temperature 0; seed {settings['seed']}"
     return [
         words,
-        f"{how}; `different`: at most {chance:g} % chance of calling equal servers so in any figure of a comparison",
+        how,
+        f"`different`: of equal servers at most {chance:g} % of such comparisons call any figure so; with this many figures an interval beside 0 is not enough",
     ]

@@ -14,6 +14,7 @@ from stand_in_server import MODEL, Behaviour, StandIn
 from promptlint.app.schemas import PUBLISHED
 from promptlint.benching.client import Limits
 from promptlint.cli import cli
+from promptlint.report.bench import to_text
 
 _SCHEMA = jsonschema.Draft202012Validator(PUBLISHED["bench"]())
 QUICK = ("--requests", "24", "--output-tokens", "4", "--repetitions", "3", "--warm-up", "2", "--timeout", "20")
@@ -468,3 +469,12 @@ def test_the_printed_result(capsys):
     assert MODEL in out
     assert "one by one: all as expected" in out
     assert "measured as planned" in out
+
+
+def test_a_target_lost_in_a_sweep_has_no_goodput(capsys):
+    with StandIn(Behaviour(dies_after=30)) as a:
+        options = ("--rate-sweep", "50,100,200", "--slo", "ttft_p50=5000", "--load", "300", "--repetitions", 1)
+        data, _ = bench(capsys, "--target", a.url, *QUICK, *options, status=1)
+    row = data["goodput"][0]
+    assert (row["kept"], row["broken"], row["gpus"], row["why"]) == (None, None, None, "the target was given up")
+    assert "not known: the target was given up" in to_text(data)
