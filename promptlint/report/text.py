@@ -151,6 +151,8 @@ def _summary(report: CheckReport, paint: _Paint) -> Iterator[str]:
         left.append(baseline_words(report.baseline))
     if left:
         yield "; ".join(left)
+    for item in report.baseline.fixed if report.baseline is not None else ():
+        yield f"fixed: {printable(item.rule)} in {printable(item.path)}: `{printable(item.expression)}`"
     if counts.read_fully or counts.read_partly:
         for reason, number, command in next_steps(report):
             yield f"not read: {count(number, 'value')} ({reason}); `{command}` would help"
@@ -160,9 +162,9 @@ def _summary(report: CheckReport, paint: _Paint) -> Iterator[str]:
 
 
 def baseline_words(baseline: BaselineItem) -> str:
-    """How many findings the baseline took out, and how many of it are fixed."""
-    words = f"{count(baseline.known, 'finding')} in the baseline"
-    return words + (f", {len(baseline.fixed)} of it fixed" if baseline.fixed else "")
+    """How many findings the baseline took out, and how many more of it are no longer found."""
+    words = f"{count(baseline.known, 'known finding')} of the baseline"
+    return words + (f", {len(baseline.fixed)} fixed" if baseline.fixed else "")
 
 
 def assumptions_line(report: CheckReport) -> str:

@@ -47,7 +47,7 @@ def test_a_known_finding_is_counted_and_not_reported(known):
     assert report["findings"] == []
     assert report["summary"]["findings"] == {"high": 0, "medium": 0, "low": 0}
     assert report["baseline"] == {"known": 1, "fixed": []}
-    assert "1 finding in the baseline\n" in promptlint("check", "--baseline", "known.json", cwd=known).stdout
+    assert "1 known finding of the baseline\n" in promptlint("check", "--baseline", "known.json", cwd=known).stdout
 
 
 def test_without_a_baseline_the_report_has_no_such_key(known):
@@ -82,7 +82,7 @@ def test_fixed_ones_are_told_in_the_paths_and_rules_of_the_run_only(known):
     assert check(known, "--baseline", "known.json", "other.py")[1]["baseline"]["fixed"] == []
     assert check(known, "--baseline", "known.json", "--ignore", "clock-in-prefix")[1]["baseline"]["fixed"] == []
     text = promptlint("check", "--baseline", "known.json", cwd=known).stdout
-    assert "0 findings in the baseline, 1 of it fixed\n" in text
+    assert "0 known findings of the baseline, 1 fixed\nfixed: clock-in-prefix in app.py: `dt.datetime.now()`\n" in text
     markdown = promptlint("check", "--baseline", "known.json", "--output-format", "markdown", cwd=known).stdout
     assert "- fixed: <code>clock-in-prefix</code> in <code>app&#46;py</code>" in markdown
 
@@ -91,7 +91,7 @@ def test_paths_count_from_the_project_root(known):
     (known / "deep").mkdir()
     done = promptlint("check", "--no-cache", "--baseline", "../known.json", "..", cwd=known / "deep")
     assert done.returncode == 0
-    assert "1 finding in the baseline" in done.stdout
+    assert "1 known finding of the baseline" in done.stdout
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": "promptlint.baseline/1", "findings": [{"rule": 1}]}',

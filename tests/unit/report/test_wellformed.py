@@ -22,7 +22,7 @@ from promptlint.report import advise, diagnose, render, simulate, traffic
 from promptlint.report import text as text_report
 from promptlint.report.advise import Advice, ReasonRow, Reordering, StructuredRow, VerdictRow
 from promptlint.report.escape import markdown, printable
-from promptlint.report.model import Place, Summary, UnsupportedItem
+from promptlint.report.model import BaselineItem, KnownItem, Place, Summary, UnsupportedItem
 from promptlint.traffic.read import Problem
 from promptlint.traffic.stats import Stats
 
@@ -76,6 +76,7 @@ def reported(found, path, reason):
     return report(
         *found,
         unsupported=(UnsupportedItem(path or "x", 1, reason),),
+        baseline=BaselineItem(1, (KnownItem("f", reason, path, reason),)),
         summary=Summary(1, 1, 1, 1, 0, 0, {"high": len(found), "medium": 0, "low": 0}, 0),
     )
 
