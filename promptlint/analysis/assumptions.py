@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 from promptlint import tokenizers
 from promptlint.catalog.profiles import Profile, Thresholds, encoding_for, load_profile, load_thresholds
@@ -20,13 +21,14 @@ class Assumptions:
 
     `tokenizer` None: each call site is counted with its model's own encoding, o200k_base where the model is unknown.
     `layouts`: of chat templates that were found on this machine, by the model's name as the code spells it, or by the template's text where the code
-    spells that; "" is the one that holds for every call site without another.
+    spells that; "" is the one that holds for every call site without another. `extra_rules`: the user's own folders, whose providers/*.toml override shipped terms.
     """
 
     profile: Profile
     thresholds: Thresholds
     tokenizer: str | None = None
     layouts: Mapping[str, TemplateLayout] = field(default_factory=dict, hash=False)
+    extra_rules: tuple[Path, ...] = ()
 
     @classmethod
     def default(cls, profile: str = "typical", tokenizer: str | None = None) -> Assumptions:

@@ -147,7 +147,7 @@ def assumptions_of(settings: Settings) -> Assumptions:
 
     if settings.tokenizer is not None:
         tokenizers.get(settings.tokenizer)
-    return Assumptions.default(settings.profile, settings.tokenizer)
+    return replace(Assumptions.default(settings.profile, settings.tokenizer), extra_rules=settings.extra_rules)
 
 
 def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path, ...] = ()) -> Reading:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 from promptlint.caches.block_lru import BlockLru, BlockRequest, StackDistances
@@ -55,6 +56,7 @@ class Setup:
         service_time: what a step costs with `pace`.
         delay: seconds until a provider lets a written prefix be read.
         overflow: whether a provider sends requests above its rate for one prefix to other machines.
+        extra_rules: the user's own folders, whose providers/*.toml override shipped terms.
         bounds: compute the upper bounds and the bottleneck beside the run.
     """
 
@@ -81,6 +83,7 @@ class Setup:
     ttl: str = ""
     delay: float = 0.0
     overflow: bool = True
+    extra_rules: tuple[Path, ...] = ()
     bounds: bool = True
 
     def __post_init__(self) -> None:
@@ -659,7 +662,7 @@ def bottleneck(reached: float, plain: float, content: float, others: Iterable[fl
 def _provider_terms(setup: Setup) -> Any:
     from promptlint.catalog.providers import page_for, resolve
 
-    page = page_for(setup.engine, setup.model)
+    page = page_for(setup.engine, setup.model, setup.extra_rules)
     if page is None:
         raise UserError(
             f"unknown engine {setup.engine!r}: {', '.join(ENGINES)}, or a provider of `promptlint providers`"

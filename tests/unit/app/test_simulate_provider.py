@@ -81,3 +81,26 @@ def test_requests_above_the_rate_go_elsewhere(tmp_path):
     assert replay(tmp_path, records, *given, "--no-overflow")["request_hit_rate"] == 0.95
     spread = [{**one, "prompt_cache_key": f"key {n}"} for n, one in enumerate(records)]
     assert replay(tmp_path, spread, *given)["request_hit_rate"] == 0
+
+
+def test_the_user_s_own_terms(tmp_path):
+    """A contract with a lower minimum and another price of a cached token."""
+    (tmp_path / "own" / "providers").mkdir(parents=True)
+    (tmp_path / "own" / "providers" / "ours.toml").write_text(
+        'name = "anthropic"\nverified = { on = 2020-01-01 }\n[source]\nus = { url = "https://example.com", date = "2020" }\n'
+        '[fact]\nminimum = { value = 10, source = "us" }\nread = { value = 0.5, source = "us" }\n'
+    )
+    block = [{"type": "text", "text": RULES[:600], "cache_control": {"type": "ephemeral"}}]
+    records = [record(("system", block), ("user", f"Question {n}")) for n in range(2)]
+    given = ("--engine", "anthropic", "--model", "claude-sonnet-4-5")
+    assert replay(tmp_path, records, *given)["cached_tokens"] == 0
+    found = replay(tmp_path, records, *given, "--extra-rules", str(tmp_path / "own"))
+    assert found["cached_tokens"] > 100
+    read, written = found["cached_tokens"], found["written_tokens"]
+    fresh = found["prompt_tokens"] - read - written
+    assert found["cost"]["relative_input_cost"] == pytest.approx(
+        (fresh + 0.5 * read + 1.25 * written) / found["prompt_tokens"]
+    )
+    log = str(tmp_path / "log.jsonl")
+    told = CliRunner().invoke(cli, ["simulate", log, *given, "--extra-rules", str(tmp_path / "own")])
+    assert "terms last checked 2020-01-01" in told.stderr
