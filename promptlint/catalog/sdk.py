@@ -50,12 +50,14 @@ class Instance:
     """A type and the calls that make one. `made_by` are dotted names, with `()` for a call: "anthropic.Anthropic()".
 
     `named_by` are the arguments of such a call that name the model, the first of them also when it is given by position.
+    `keeps` are keyword arguments of it that calls on the instance inherit.
     """
 
     type: str
     made_by: tuple[str, ...]  # a class stands for annotations with it, too
     attributes: dict[str, str] = field(default_factory=dict, hash=False)  # attribute name -> type
     named_by: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,7 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
                     _strings(row.get("made_by")),
                     dict(row.get("attributes", {})),
                     _strings(row.get("named_by")),
+                    _strings(row.get("keeps")),
                 )
                 instances[instance.type] = instance
                 for call in instance.made_by:

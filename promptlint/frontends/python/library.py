@@ -84,7 +84,7 @@ class Library(Templates):
         sunk = self.call_sink(callee, arguments, node, frame)
         made = self.sdk.constructors.get(path)
         if made is not None:
-            return Lib(made, True, self._model_named(made, arguments))
+            return Lib(made, True, self._inherited(made, arguments))
         if sunk is not None:
             self.sent += 1
             return sunk
@@ -205,13 +205,14 @@ class Library(Templates):
 
     # ---- methods of unknown values
 
-    def _model_named(self, made: str, arguments: Arguments) -> tuple[tuple[str, Value], ...]:
-        """The model that a constructor was given (`AutoTokenizer.from_pretrained("org/name")`), as an argument of what is called on the instance."""
-        names = self.sdk.instances[made].named_by
-        given = next((arguments.keywords[name] for name in names if name in arguments.keywords), None)
-        if given is None and names and arguments.positional:
+    def _inherited(self, made: str, arguments: Arguments) -> tuple[tuple[str, Value], ...]:
+        """What calls on an instance inherit from its constructor: the model (`AutoTokenizer.from_pretrained("org/name")`), and what its row keeps."""
+        instance = self.sdk.instances[made]
+        given = next((arguments.keywords[name] for name in instance.named_by if name in arguments.keywords), None)
+        if given is None and instance.named_by and arguments.positional:
             given = arguments.positional[0]
-        return () if given is None else (("model", given),)
+        kept = tuple((name, arguments.keywords[name]) for name in instance.keeps if name in arguments.keywords)
+        return kept if given is None else (("model", given), *kept)
 
     def listing(self, method: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The files of a folder, by a method that only paths have."""
