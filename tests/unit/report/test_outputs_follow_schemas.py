@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import jsonschema
@@ -57,6 +58,14 @@ def validator(name: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(PUBLISHED[name]())
 
 
+@cache
+def output(command: tuple[str, ...], odd: Path) -> dict:
+    """What a command prints as JSON; each runs once."""
+    done = promptlint(*(odd if word == "odd.jsonl" else word for word in command), cwd=ROOT)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_published_schemas_are_current(name, request):
     schema = PUBLISHED[name]()
@@ -79,9 +88,7 @@ def test_every_schema_that_the_code_names_is_published():
     ("name", "command", "filled"), OUTPUTS, ids=[" ".join(command[:3]) for _, command, _ in OUTPUTS]
 )
 def test_real_output(name, command, filled, odd):
-    done = promptlint(*(odd if word == "odd.jsonl" else word for word in command), cwd=ROOT)
-    assert done.returncode in (0, 1), done.stderr
-    data = json.loads(done.stdout)
+    data = output(command, odd)
     check = validator(name)
     check.validate(data)
     assert all(data[key] for key in filled)
@@ -94,7 +101,7 @@ def test_real_output(name, command, filled, odd):
 @pytest.mark.parametrize("name", ["advise", "diagnose", "diff", "providers", "rules", "simulate"])
 def test_objects_inside_are_tight(name, odd):
     command = next(command for other, command, _ in OUTPUTS if other == name)
-    data = json.loads(promptlint(*(odd if word == "odd.jsonl" else word for word in command), cwd=ROOT).stdout)
+    data = output(command, odd)
     check = validator(name)
     key = next(key for key, value in data.items() if isinstance(value, list) and value and isinstance(value[0], dict))
     for field in data[key][0]:
