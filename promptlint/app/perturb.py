@@ -227,8 +227,8 @@ class _Runs:
             key = (pair.call_site, pair.number)
             every[key] = compare.differences(pair.was, pair.now)
             seen: set[tuple[str, str, str]] = set()
-            for one in compare.without(every[key], self.noise.get(key, ())):
-                place = (pair.call_site, one.pointer, one.was[max(0, one.start - 24) : one.start].rpartition("\n")[2])
+            for one in compare.joined(compare.without(every[key], self.noise.get(key, ()))):
+                place = (pair.call_site, one.pointer, one.was[max(0, one.word - 24) : one.word].rpartition("\n")[2])
                 if place in places:
                     places[place] = replace(places[place], calls=places[place].calls + (place not in seen))
                 else:
@@ -243,7 +243,7 @@ class _Runs:
             shift.factor,
             site,
             one.pointer,
-            one.char,
+            one.start,
             calls=1,
             of=sum(1 for other in self.first if other.get("call_site", "") == site),
             was=snippet(one.was, one.start, one.end),

@@ -10,11 +10,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
-__all__ = ["Difference", "Pair", "differences", "pairs", "without"]
+__all__ = ["Difference", "Pair", "differences", "joined", "pairs", "without"]
 
 PROMPT_FIELDS = (
     "tools", "functions", "toolConfig", "system", "instructions", "systemInstruction", "system_instruction", "messages", "input", "contents", "prompt",
@@ -31,20 +31,20 @@ _MOST_WORDS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One stretch in which two prompts differ. `start` and `end` count characters of the first run's text at the pointer; `was` and `now` are the two texts there, whole."""
+    """One stretch in which two prompts differ.
+
+    `start` is the first character that differs, `word` where the word begins in which it stands, `end` the end of the last word that differs: offsets in the first run's text at
+    the pointer, `was`. `now_start` and `now_end` are the same in the second run's text, `now`.
+    """
 
     pointer: str
+    word: int
     start: int
     end: int
     was: str
     now: str
     now_start: int
     now_end: int
-
-    @property
-    def char(self) -> int:
-        """The first character that differs."""
-        return self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,36 +116,44 @@ def _escaped(key: str) -> str:
 
 
 def _texts(was: str, now: str, pointer: str) -> Iterator[Difference]:
+    """The words in which two texts differ, each stretch by itself."""
     if was == now:
         return
-    head = _common(was, now)
+    head = _word_begin(was, _common(was, now))
     tail = _common(was[head:][::-1], now[head:][::-1])
-    old, new = was[head : len(was) - tail], now[head : len(now) - tail]
-    old_words, new_words = _WORD.findall(old), _WORD.findall(new)
-    if not old_words or not new_words or len(old_words) + len(new_words) > _MOST_WORDS:
-        yield Difference(pointer, head, len(was) - tail, was, now, head, len(now) - tail)
-        return
-    blocks = SequenceMatcher(None, old_words, new_words, autojunk=False).get_opcodes()
+    while tail and was[len(was) - tail].isalnum():
+        tail -= 1
+    old_words, new_words = _WORD.findall(was[head : len(was) - tail]), _WORD.findall(now[head : len(now) - tail])
+    if len(old_words) + len(new_words) > _MOST_WORDS:
+        changes: list[tuple[str, int, int, int, int]] = [("replace", 0, len(old_words), 0, len(new_words))]
+    else:
+        changes = [*SequenceMatcher(None, old_words, new_words, autojunk=False).get_opcodes()]
     old_at, new_at = _offsets(old_words, head), _offsets(new_words, head)
-    for i1, i2, j1, j2 in _joined(blocks, old_words):
-        start, now_start = old_at[i1], new_at[j1]
-        end, now_end = old_at[i2], new_at[j2]
-        same = _common(was[start:end], now[now_start:now_end])
-        yield Difference(pointer, start + same, end, was, now, now_start + same, now_end)
+    for kind, i1, i2, j1, j2 in changes:
+        if kind != "equal":
+            start, end, now_start, now_end = old_at[i1], old_at[i2], new_at[j1], new_at[j2]
+            same = _common(was[start:end], now[now_start:now_end])
+            yield Difference(pointer, start, start + same, end, was, now, now_start + same, now_end)
 
 
-def _joined(blocks: Sequence[tuple[str, int, int, int, int]], words: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """The stretches that differ, in words of both texts. Two that are close together on one line are one: a date is one value, a list in another order is one order."""
-    found: list[tuple[int, int, int, int]] = []
-    for kind, i1, i2, j1, j2 in blocks:
-        if kind == "equal":
-            continue
-        between = "".join(words[found[-1][1] : i1]) if found else ""
-        if found and len(between) <= _CLOSE and "\n" not in between:
-            found[-1] = (found[-1][0], i2, found[-1][2], j2)
-        else:
-            found.append((i1, i2, j1, j2))
-    return found
+def _word_begin(text: str, at: int) -> int:
+    while at and text[at - 1].isalnum():
+        at -= 1
+    return at
+
+
+def joined(found: Sequence[Difference]) -> list[Difference]:
+    """Differences that are close together on one line are one: a date is one value, a list in another order is one order."""
+    kept: list[Difference] = []
+    for one in found:
+        before = kept[-1] if kept else None
+        if before is not None and before.pointer == one.pointer:
+            between = one.was[before.end : one.word]
+            if len(between) <= _CLOSE and "\n" not in between:
+                kept[-1] = replace(before, end=one.end, now_end=one.now_end)
+                continue
+        kept.append(one)
+    return kept
 
 
 def _offsets(words: Sequence[str], start: int) -> list[int]:
@@ -174,4 +182,4 @@ def without(found: Sequence[Difference], noise: Sequence[Difference]) -> list[Di
 
 def _touch(one: Difference, other: Difference) -> bool:
     """Both are stretches of the same first run's text."""
-    return one.pointer == other.pointer and one.start <= other.end and other.start <= one.end
+    return one.pointer == other.pointer and one.word <= other.end and other.word <= one.end

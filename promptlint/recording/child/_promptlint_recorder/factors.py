@@ -168,10 +168,6 @@ def _datetime(clock: Clock) -> None:
                 return issubclass(other, real_date)
             return type.__subclasscheck__(cls, other)
 
-    def plain(self: Any, _protocol: int = 2) -> Any:
-        """Pickled as the real class, so that a process without us can read it."""
-        return real_datetime.__reduce_ex__(real_datetime.combine(self.date(), self.timetz()), 2)
-
     names = {"__module__": "datetime", "__qualname__": "datetime"}
 
     def now(cls: Any, tz: Any = None) -> Any:
@@ -191,7 +187,6 @@ def _datetime(clock: Clock) -> None:
             "now": classmethod(now),
             "utcnow": classmethod(utcnow),
             "today": classmethod(today),
-            "__reduce_ex__": plain,
         },
     )
     shifted_date: Any = Meta(
@@ -202,6 +197,15 @@ def _datetime(clock: Clock) -> None:
     module: Any = datetime
     module.datetime = shifted
     module.date = shifted_date
+
+    import copyreg
+
+    # Values of the real classes, which the interpreter itself makes, are pickled by a name that now means ours.
+    def reduced(kind: Any) -> Any:
+        return lambda value: (kind, value.__reduce_ex__(2)[1])
+
+    copyreg.pickle(real_datetime, reduced(shifted))
+    copyreg.pickle(real_date, reduced(shifted_date))
 
 
 # Random values
