@@ -58,6 +58,7 @@ class Asked:
     tools: Path | None = None
     variant: tuple[str, ...] = ()
     requests: int | None = None
+    longest: int | None = None
     output_tokens: int | None = None
     concurrency: int | None = None
     rate: float | None = None
@@ -88,12 +89,12 @@ def run(asked: Asked, progress: Callable[[str], None]) -> tuple[dict[str, Any], 
     """The result document, and a row for each answer. A KeyboardInterrupt ends the measurement, not the result. Raises UserError for arguments that do not fit."""
     targets = _targets(asked.target)
     workload = _workload(asked)
-    traffic = _traffic(asked, workload)
+    traffic, left_out = _traffic(asked, workload)
     settings = _settings(asked, workload)
     about = About(
         __version__,
         dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
-        _described(asked, workload, traffic),
+        _described(asked, workload, traffic) | {"left_out": left_out},
         parse_slo(asked.slo) if asked.slo else (),
         asked.load if asked.load is not None else workload.arrivals if workload and asked.rate_sweep else None,
         asked.gpus or (workload.tensor_parallel if workload else 1),
@@ -159,7 +160,24 @@ def _tree() -> Workload:
     )
 
 
-def _traffic(asked: Asked, workload: Workload | None) -> list[Traffic]:
+def _traffic(asked: Asked, workload: Workload | None) -> tuple[list[Traffic], int]:
+    """The requests of each variant, and how many were left out because they are too long."""
+    whole = _variants(asked, workload)
+    if asked.longest is None:
+        return whole, 0
+    short = [_short(variant, asked.longest) for variant in whole]
+    if any(not variant.requests for variant in short):
+        raise UserError(f"--longest {asked.longest}: every request is longer")
+    return short, sum(len(one.requests) - len(other.requests) for one, other in zip(whole, short, strict=True))
+
+
+def _short(variant: Traffic, longest: int) -> Traffic:
+    kept = [place for place, one in enumerate(variant.requests) if one.prompt_tokens + one.token_limit <= longest]
+    texts = tuple(variant.texts[place] for place in kept) if variant.texts else ()
+    return Traffic(variant.variant, tuple(variant.requests[place] for place in kept), texts)
+
+
+def _variants(asked: Asked, workload: Workload | None) -> list[Traffic]:
     variants = tuple(dict.fromkeys(asked.variant)) or ("as-is",)
     if workload is not None:
         return [Traffic(name, tuple(_made(asked, _varied(workload, name)))) for name in variants]

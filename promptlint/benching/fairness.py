@@ -104,7 +104,8 @@ def fits(facts: Mapping[str, Facts], longest: int) -> list[Objection]:
     """Whether the longest request, with its answer, fits each context window."""
     return [
         Objection(
-            f"the longest request has {longest:,} tokens with its answer, {name} takes {one.context:,}", refuse=True
+            f"the longest request has {longest:,} tokens with its answer, {name} takes {one.context:,}; --longest {one.context} leaves such requests out",
+            refuse=True,
         )
         for name, one in facts.items()
         if one.context is not None and longest > one.context

@@ -65,7 +65,10 @@ class Settings:
 
 @dataclass(slots=True)
 class Trial:
-    """One run of one target: its figures and, request by request, what came and what our cache models expected (None: not computed)."""
+    """One run of one target: its figures and, request by request, what came and what our cache models expected (None: not computed).
+
+    `prompt_tokens` of each request as we count them. `as_text`: some were sent as text, which the server's own template and tokenizer count.
+    """
 
     target: str
     repetition: int
@@ -73,6 +76,7 @@ class Trial:
     run: Run
     expected: Expected | None = None
     prompt_tokens: tuple[int, ...] = ()
+    as_text: bool = False
 
 
 @dataclass(slots=True)
@@ -275,13 +279,14 @@ class _Session:
         before = await read_counters(client) if facts.metrics else None
 
         def keep(run: Run, server: Mapping[str, float] | None = None) -> None:
-            cold = made[0].exact or flushed or repetition == 1
+            cold = made[0].exact or flushed  # text of an earlier run may still be cached where nothing empties it
             check_answers(
                 run, made, self._names(name), cold=cold, fixed_length=settings.fixed_length and not cell.structured
             )
             sent = tuple(shot.request.prompt_tokens for shot in made)
+            as_text = not all(shot.exact for shot in made)
             cell.trials.append(
-                Trial(name, repetition, figures(run, sent, flushed=flushed, server=server), run, None, sent)
+                Trial(name, repetition, figures(run, sent, flushed=flushed, server=server), run, None, sent, as_text)
             )
 
         run = await drive(client, made, facts.model, cell.load, due, give_up=settings.give_up, keep=keep)

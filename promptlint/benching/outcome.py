@@ -174,29 +174,29 @@ def _expected(trials: Sequence[Trial]) -> dict[str, Any] | None:
     known = [trial for trial in trials if trial.expected is not None and trial.figures.cached_tokens is not None]
     if not known:
         return None
-    expected = observed = prompt = differing = compared = 0
-    exact = True
+    expected = observed = ours = theirs = differing = compared = 0
+    exact, as_text = True, False
     for trial in known:
         assert trial.expected is not None
-        exact = exact and trial.expected.exact
+        exact, as_text = exact and trial.expected.exact, as_text or trial.as_text
         for answer in trial.run.answers:
             if answer.ok and answer.cached_tokens is not None:
-                simulated = trial.expected.cached_tokens[answer.index]
+                simulated, tokens = trial.expected.cached_tokens[answer.index], trial.prompt_tokens[answer.index]
                 expected += simulated
                 observed += answer.cached_tokens
-                prompt += trial.prompt_tokens[answer.index]
+                ours += tokens
+                theirs += answer.prompt_tokens or tokens
                 compared += 1
                 differing += simulated != answer.cached_tokens
-    if not prompt:
+    if not ours or not theirs:
         return None
-    model = known[0].expected.model if known[0].expected else ""
     return {
-        "model": model,
-        "hit_rate": expected / prompt,
-        "observed_hit_rate": observed / prompt,
+        "model": known[0].expected.model if known[0].expected else "",
+        "hit_rate": expected / ours,
+        "observed_hit_rate": observed / theirs,
         "requests": compared,
-        "requests_that_differ": differing,
-        "exact": exact,
+        "requests_that_differ": None if as_text else differing,
+        "exact": exact and not as_text,
     }
 
 
@@ -267,10 +267,26 @@ def _of_trial(name: str, trial: Trial) -> list[str]:
         said.append(
             f"{name} closed {made.resent} kept connections before it answered in repetition {trial.repetition}; those requests were sent once more"
         )
+    said += _of_server(name, trial)
     if made.answered < made.requests:
         kinds = ", ".join(f"{count} {kind}" for kind, count in made.failed.items())
         said.append(
             f"{name} left {made.requests - made.answered} of {made.requests} requests of repetition {trial.repetition} unanswered ({kinds}); the first: {made.first_failure}"
+        )
+    return said
+
+
+def _of_server(name: str, trial: Trial) -> list[str]:
+    """What the server's own counters say that its answers do not."""
+    made, counted, said = trial.figures, trial.figures.server, []
+    seen = counted.get("prompt_tokens", 0.0)
+    if made.answered == made.requests and seen > 1.02 * made.prompt_tokens + max(trial.prompt_tokens):
+        said.append(
+            f"somebody else uses {name}: its counters show {seen:,.0f} prompt tokens in repetition {trial.repetition}, {made.prompt_tokens:,} were of this benchmark"
+        )
+    if counted.get("preemptions"):
+        said.append(
+            f"{name} had to interrupt {counted['preemptions']:,.0f} requests for want of KV memory in repetition {trial.repetition}: the load is too much for its pool"
         )
     return said
 

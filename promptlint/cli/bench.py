@@ -62,6 +62,12 @@ _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable
     help="Of a described workload: as it is, all on one branch, blocks in another order each time. Several may be given.",
 )
 @click.option("--requests", type=click.IntRange(1, 20_000), metavar="N", help="Requests of one repetition.")
+@click.option(
+    "--longest",
+    type=click.IntRange(1),
+    metavar="TOKENS",
+    help="Leave out requests that are longer with their answer (the result says how many).",
+)
 @click.option("--output-tokens", type=click.IntRange(1, 100_000), metavar="N", help="Length of every answer.")
 @click.option(
     "--concurrency",

@@ -50,6 +50,8 @@ def _head(data: Mapping[str, Any]) -> list[str]:
     lines = [
         f"workload {work['name']}: {work['requests']:,} requests, {work['prompt_tokens']:,} prompt tokens, at most {work['output_tokens']:,} output tokens, sent as {work['sent_as']}",
     ]
+    if work["left_out"]:
+        lines.append(f"  {work['left_out']:,} longer requests left out")
     for target in data["targets"]:
         lines.append(f"  {target['name']}  {target['url']}  {_facts(target)}")
     return lines
@@ -124,6 +126,8 @@ def _value(one: Mapping[str, Any] | None, factor: float, digits: int) -> str:
 
 def _agreement(expected: Mapping[str, Any]) -> str:
     differ = expected["requests_that_differ"]
+    if differ is None:
+        return f"sent as text, which the server's own template and tokenizer count: only the rates compare ({expected['model']})"
     if not expected["exact"]:
         same = expected["requests"] - differ
         return f"cached tokens of {same:,} of {expected['requests']:,} requests as expected; they overlap, so only the sum has to be ({expected['model']})"
@@ -191,7 +195,10 @@ def _end(data: Mapping[str, Any]) -> list[str]:
     }[data["status"]]
     settings = data["settings"]
     chance = 100 * (1 - settings["level"])
-    how = f"{settings['repetitions']} repetitions, A B A B; temperature 0; seed {settings['seed']}"
+    count, turns = settings["repetitions"], ", A B A B" if len(data["targets"]) > 1 else ""
+    how = f"{count} repetition{'s' if count > 1 else ''}{turns}; temperature 0; seed {settings['seed']}"
+    if not any(cell["comparisons"] for cell in data["cells"]):
+        return [words, how]
     return [
         words,
         how,

@@ -439,7 +439,7 @@ def bench_schema() -> dict[str, Any]:
             "hit_rate": _SHARE,
             "observed_hit_rate": _NUMBER,
             "requests": _FROM_ONE,
-            "requests_that_differ": _COUNT,
+            "requests_that_differ": _COUNT_OR_NULL,
             "exact": _FLAG,
         }
     )
@@ -491,7 +491,7 @@ def bench_schema() -> dict[str, Any]:
             "status": _word("complete", "unfair", "interrupted", "refused", "unusable"),
             "workload": _exactly(
                 dict.fromkeys(("name", "source", "model", "gpu"), _TEXT)
-                | dict.fromkeys(("requests", "prompt_tokens", "output_tokens"), _COUNT)
+                | dict.fromkeys(("requests", "left_out", "prompt_tokens", "output_tokens"), _COUNT)
                 | {"sent_as": _word("text", "token ids"), "variants": _list(_TEXT)}
             ),
             "settings": _exactly(

@@ -478,3 +478,26 @@ def test_a_target_lost_in_a_sweep_has_no_goodput(capsys):
     row = data["goodput"][0]
     assert (row["kept"], row["broken"], row["gpus"], row["why"]) == (None, None, None, "the target was given up")
     assert "not known: the target was given up" in to_text(data)
+
+
+def test_longer_requests_can_be_left_out(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text(
+        "".join(json.dumps({"token_ids": [7] * (50 + 400 * (k % 3)), "output_length": 2}) + "\n" for k in range(9))
+    )
+    with StandIn(Behaviour(context=600)) as a:
+        data, _ = bench(capsys, "--target", a.url, "--traffic", log, "--repetitions", 1, status=2)
+        assert "--longest 600" in data["refused"][0]
+        data, _ = bench(capsys, "--target", a.url, "--traffic", log, "--repetitions", 1, "--longest", 600)
+    assert (data["workload"]["requests"], data["workload"]["left_out"]) == (6, 3)
+
+
+def test_somebody_else_on_the_server_is_noticed(capsys):
+    class Shared(StandIn):
+        def _metrics(self):
+            self.queried += 50_000  # between any two looks at the counters
+            return super()._metrics().replace("prefix_cache_queries", "prompt_tokens")
+
+    with Shared() as a:
+        data, _ = bench(capsys, "--target", a.url, *QUICK, "--repetitions", 1)
+    assert any("somebody else uses A" in one for one in data["warnings"])
