@@ -29,6 +29,7 @@ PUBLISHED: Mapping[str, Callable[[], dict[str, Any]]] = {
     "diagnose": outputs.diagnose_schema,
     "diff": diff_schema,
     "lock": lock_schema,
+    "perturb": outputs.perturb_schema,
     "providers": outputs.providers_schema,
     "rules": outputs.rules_schema,
     "simulate": outputs.simulate_schema,

@@ -23,6 +23,7 @@ __all__ = [
     "bench_schema",
     "diagnose_schema",
     "finding_schema",
+    "perturb_schema",
     "providers_schema",
     "rules_schema",
     "simulate_request_schema",
@@ -528,3 +529,42 @@ def bench_request_schema() -> dict[str, Any]:
         | {"error": _TEXT_OR_NULL, "contradictions": _list(_TEXT)}
     )
     return {"$schema": _DRAFT, "title": "promptlint bench --per-request: one line", **line}
+
+
+def perturb_schema() -> dict[str, Any]:
+    """`perturb --output-format json`. `found_by` is null where no code was compared."""
+    place = _exactly(
+        {
+            "factor": _TEXT,
+            "call_site": _TEXT,
+            "pointer": _TEXT,
+            "char": _COUNT,
+            "calls": _COUNT,
+            "of": _COUNT,
+            "was": _TEXT,
+            "now": _TEXT,
+            "shift": _TEXT,
+            "line": _COUNT,
+            "end": _COUNT,
+            "hole": _TEXT,
+            "guessed": _TEXT,
+            "found_by": {"type": ["array", "null"], "items": _TEXT},
+        }
+    )
+    return _published(
+        "promptlint perturb --output-format json",
+        "promptlint.perturb/1",
+        {
+            "command": _list(_TEXT),
+            "calls": _COUNT,
+            "call_sites": _COUNT,
+            "status": {"type": "integer"},
+            "runs": _COUNT,
+            "factors": _list(_TEXT),
+            "varying": _list(place),
+            "noise": _list(place),
+            "without_effect": _list(_TEXT),
+            "uneven": _map(_TEXT),
+            "failed": _map(_TEXT),
+        },
+    )

@@ -30,7 +30,7 @@ def to_json(found: Measurement) -> str:
         "uneven": found.uneven,
         "failed": found.failed,
     }
-    return json.dumps(row, ensure_ascii=False, indent=2) + "\n"
+    return json.dumps(row, indent=2) + "\n"
 
 
 def _item(one: Varying, found: Measurement) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def to_text(found: Measurement) -> str:
         lines.append(f"the unchanged command itself ended with {found.status}")
     if not found.varying and not found.noise:
         lines.append("all prompts were the same in every run")
-    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+    return "\n".join(map(printable, lines)).replace("\n\n\n", "\n\n") + "\n"
 
 
 def _said(one: Varying) -> str:

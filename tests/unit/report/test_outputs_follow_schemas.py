@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 from desk_project import promptlint
 
 from promptlint.app.schemas import PUBLISHED
+from promptlint.recording.measured import Measurement, Varying
+from promptlint.report import perturb
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "promptlint" / "schemas"
@@ -123,3 +126,45 @@ def test_lines(tmp_path, odd):
         assert rows
         for row in rows:
             validator("simulate-request").validate(row)
+
+
+def test_a_measurement_of_perturb():
+    place = Varying(
+        "clock",
+        "app.py::ask",
+        "messages[0].content",
+        3,
+        1,
+        2,
+        "at 9",
+        "at 10",
+        "hour",
+        4,
+        5,
+        "now()",
+        "request",
+        ("clock-in-prefix",),
+    )
+    found = Measurement(
+        ("pytest",),
+        2,
+        1,
+        0,
+        9,
+        ("clock", "user"),
+        [place],
+        [replace(place, factor="")],
+        {"user": "1 call more"},
+        {"host": "ended with 1"},
+    )
+    for compared in (True, False):
+        data = json.loads(perturb.to_json(replace(found, compared_with_code=compared)))
+        validator("perturb").validate(data)
+        assert data["varying"][0]["found_by"] == (["clock-in-prefix"] if compared else None)
+        for key in data:
+            assert not validator("perturb").is_valid({name: value for name, value in data.items() if name != key})
+        assert not validator("perturb").is_valid({**data, "varying": [{**data["varying"][0], "extra": 1}]})
+    hostile = replace(place, call_site="a\x1b[31m\nb", pointer="\u202e", hole="\x00")
+    assert not re.search(
+        r"[\x00\x1b\u202e]", perturb.to_text(replace(found, varying=[hostile], compared_with_code=True))
+    )
