@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from promptlint.caches.block_lru import BlockRequest, Chains
 from promptlint.caches.request import TOKEN_BYTES, Request, pack
 from promptlint.traffic.read import Problem
-from promptlint.traffic.record import INPUT, Place, Record, Unreadable
+from promptlint.traffic.record import CACHE_WRITE, INPUT, Place, Record, Unreadable
 
 __all__ = ["Renderer", "Requests", "Source", "TextTokens"]
 
@@ -72,7 +72,8 @@ class Requests:
 
     Attributes:
         problems: what could not be used, after an iteration: the reader's problems and our own.
-        observed: prompt and cached tokens that the log reports, by a request's id, where it reports both.
+        observed: prompt and cached tokens that the log reports, by a request's id, where it reports both; `written` likewise what it
+            reports as written into the cache.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Requests:
         self.problems: list[Problem] = []
         self.ids: list[Any] = []
         self.observed: dict[int, tuple[int, int]] = {}
+        self.written: dict[int, int] = {}
         self.places: list[tuple[str, int]] = []
 
     def __iter__(self) -> Iterator[Request | BlockRequest]:
@@ -113,6 +115,7 @@ class Requests:
         self.problems = []
         self.ids = []
         self.observed = {}
+        self.written = {}
         self.places = []
         known: dict[Hashable, Place] = {}
         chains = Chains(self.block_size)
@@ -140,6 +143,8 @@ class Requests:
                 continue
             if (reported := record.usage.get(INPUT)) and record.cached_tokens is not None:
                 self.observed[len(self.ids)] = (reported, record.cached_tokens)
+                if (written := record.usage.get(CACHE_WRITE)) is not None:
+                    self.written[len(self.ids)] = written
             self.ids.append(name if name is not None else record.place.line)
             self.places.append((record.place.file, record.place.line))
             if self.need_times and record.timestamp is not None:

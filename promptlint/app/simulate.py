@@ -37,6 +37,9 @@ ENGINES = ("sglang", "vllm", "block-lru")
 VERSIONS = {"sglang": "0.5.23", "vllm": "0.32.0", "block-lru": ""}
 OFFERED = ("lru", "lfu", "slru")  # eviction policies that a server of today can be started with
 ENOUGH = 0.9  # of what the content allows: nothing but the content is worth changing then
+_REPLAYED = frozenset(
+    ("mode", "block", "minimum", "lookback", "max_breakpoints", "ttl", "read", "write")
+)  # terms that a replay rests on
 CURVE_POINTS = 8  # capacities that are tried side by side
 
 
@@ -378,6 +381,7 @@ class _TokenRun(_Run):
         self._depth_first = 0
         self.replica_sums = [Sums() for _ in range(setup.replicas)]
         self.stats: dict[str, int] = {}
+        self._routed = False  # whether a request gave a routing key
         self._caches: list[Any] = []  # of a run without a scheduler
         self._waits: list[float] = []
         self._ends: list[float] = []
@@ -436,6 +440,7 @@ class _TokenRun(_Run):
 
     def _served(self, request: Request, replica: int, outcome: Outcome) -> None:
         self.note(request, outcome)
+        self._routed = self._routed or bool(request.route)
         if outcome.refused is not None:
             return
         if self.tally.served > self.setup.warm_up:
@@ -503,6 +508,11 @@ class _TokenRun(_Run):
                 "minimum": self._provider.minimum,
                 "model": self._provider.model or "default",
             }
+            weak = [name for name in self._provider.low_confidence if name in _REPLAYED]
+            if weak:
+                settings["low_confidence"] = " and ".join(weak)
+            if self._provider.routing_needed and not self._routed:
+                settings["routing"] = "one machine, as with a routing key: an upper bound"
             if spilled := sum(cache.spilled for cache in self._caches):
                 settings["overflow"] = f"{spilled:,} requests above {self._provider.overflow_rpm} a minute"
         if setup.replicas > 1:

@@ -102,6 +102,9 @@ def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[in
         problems.append(Problem(file, line, reason, "tokens"))
     rows = tuple({"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems)
     observed = _observed(requests.observed, result.per_request)
+    if observed is not None and setup.is_provider and len(requests.written) == result.report.requests:
+        # Comparable only where every request of the replay reports it.
+        observed["written_tokens"] = sum(requests.written.values())
     return Found(replace(result.report, problems=rows, observed=observed), problems)
 
 

@@ -146,6 +146,10 @@ def text(report: SimulateReport) -> str:
             f"observed   {_percent(seen['hit_rate'])}  in the usage fields of {seen['requests']:,} requests;"
             f" {_percent(seen['expected_hit_rate']).strip()} was expected of them"
         )
+        if "written_tokens" in seen:
+            lines.append(
+                f"           {seen['written_tokens']:,} tokens written into the cache; {report.written_tokens:,} were expected"
+            )
     if report.times:
         lines.append("times      " + ", ".join(f"{name} {value:g}" for name, value in report.times.items()))
     if report.stats:

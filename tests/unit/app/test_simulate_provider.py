@@ -104,3 +104,26 @@ def test_the_user_s_own_terms(tmp_path):
     log = str(tmp_path / "log.jsonl")
     told = CliRunner().invoke(cli, ["simulate", log, *given, "--extra-rules", str(tmp_path / "own")])
     assert "terms last checked 2020-01-01" in told.stderr
+
+
+def test_what_a_replay_rests_on_is_said(tmp_path):
+    records = [record(("system", RULES), ("user", f"Question {n}")) for n in range(2)]
+    told = replay(tmp_path, records, "--engine", "xai", "--model", "grok-4.6")["settings"]
+    assert told["low_confidence"] == "mode and block"
+    assert "upper bound" in told["routing"]
+    keyed = [{**one, "prompt_cache_key": "conversation 7"} for one in records]
+    assert "routing" not in replay(tmp_path, keyed, "--engine", "xai", "--model", "grok-4.6")["settings"]
+    assert "low_confidence" not in replay(tmp_path, records, "--engine", "openai", "--model", "gpt-4o")["settings"]
+
+
+def test_reported_writes_stand_beside_the_expected_ones(tmp_path):
+    block = [{"type": "text", "text": RULES, "cache_control": {"type": "ephemeral"}}]
+    usage = {"input_tokens": 9, "cache_creation_input_tokens": 2400, "cache_read_input_tokens": 0}
+    records = [record(("system", block), ("user", f"Question {n}"), usage=usage) for n in range(2)]
+    found = replay(tmp_path, records, "--engine", "anthropic", "--model", "claude-sonnet-4-5")
+    assert (
+        found["observed"]["written_tokens"] == 4800
+    )  # the second request wrote again: something differs that no log shows
+    assert 2000 < found["written_tokens"] < 3000
+    told = CliRunner().invoke(cli, ["simulate", str(tmp_path / "log.jsonl"), "--engine", "anthropic"])
+    assert "4,800 tokens written into the cache" in told.stdout
