@@ -18,7 +18,7 @@ from promptlint.app.check import Analysis, Request
 from promptlint.app.discovery import absolute
 from promptlint.config import Settings
 from promptlint.errors import UserError
-from promptlint.finding import Finding, Fix
+from promptlint.finding import Edit, Finding, Fix
 from promptlint.fixes import Desk, files, propose
 from promptlint.fixes.splice import Patch
 from promptlint.ir import Volatility
@@ -28,6 +28,7 @@ from promptlint.source import SourceFile
 __all__ = ["Applied", "Dropped", "Fixed", "fix", "offer"]
 
 MAX_ROUNDS = 12
+STILL = "the finding would still be reported"
 MAX_TRIES = 8  # readings of the project in one round
 
 
@@ -118,6 +119,9 @@ class _Work:
     before: dict[Path, SourceFile] = field(default_factory=dict)
     applied: list[Applied] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    hopeless: dict[tuple[Edit, ...], tuple[str, ...]] = field(
+        default_factory=dict
+    )  # with the texts that they were tried on
 
     def round(self) -> bool:
         """Propose, try, keep. False when nothing was kept."""
@@ -127,9 +131,13 @@ class _Work:
         tries = []
         for finding in _shown(self.analysis, self.report):
             proposals = [each for each in propose(finding, desk) if each.applicability in self.allowed and each.edits]
-            refused = [each for each in proposals if (why := self._outside(each))]
-            self.dropped += [Dropped(finding, each, self._outside(each)) for each in refused]
-            left = [each for each in proposals if each not in refused]
+            left = []
+            for proposal in proposals:
+                why = self._outside(proposal) or self._hopeless(proposal, sources)
+                if why:
+                    self.dropped.append(Dropped(finding, proposal, why))
+                else:
+                    left.append(proposal)
             if left:
                 tries.append(_Try(finding, left))
         tries.sort(key=lambda each: each.finding.span)
@@ -146,7 +154,18 @@ class _Work:
                 assert each.chosen is not None
                 self.dropped.append(Dropped(each.finding, each.chosen, why))
                 each.left.remove(each.chosen)
+                if why == STILL:
+                    self.hopeless[each.chosen.edits] = _texts_of(each.chosen, sources)
         return False
+
+    def _hopeless(self, fix: Fix, sources: Mapping[str, SourceFile]) -> str:
+        """Why an edit need not be tried: its file would not parse, or it did not help before and nothing around it changed."""
+        patch = Patch()
+        if not patch.add(fix.edits, sources):
+            return "its edits overlap"
+        if any(not _parses(path, text, sources[path].text) for path, text in patch.texts(sources).items()):
+            return "the file would not parse"
+        return STILL if self.hopeless.get(fix.edits) == _texts_of(fix, sources) else ""
 
     def _outside(self, fix: Fix) -> str:
         """Why an edit may not be made; empty when all of its files are given ones."""
@@ -259,6 +278,10 @@ def _chosen(tries: Iterable[_Try], sources: Mapping[str, SourceFile]) -> Patch:
     return patch
 
 
+def _texts_of(fix: Fix, sources: Mapping[str, SourceFile]) -> tuple[str, ...]:
+    return tuple(sources[path].text for path in sorted({edit.span.path for edit in fix.edits}))
+
+
 def _paths(each: _Try) -> set[str]:
     return {edit.span.path for edit in each.chosen.edits} if each.chosen else set()
 
@@ -318,10 +341,10 @@ def _blame(
         still = Counter(_spelled(finding) for finding in new.result.findings if _key(finding) == key)
         for each in tries:
             if still[_spelled(each.finding)] or gone <= 0:
-                wrong[id(each)] = (each, "the finding would still be reported")
+                wrong[id(each)] = (each, STILL)
         if not any(id(each) in wrong for each in tries):
             for each in tries:
-                wrong[id(each)] = (each, "the finding would still be reported")
+                wrong[id(each)] = (each, STILL)
     known = Counter(_key(finding) for finding in old.result.findings)
     for finding in _shown(new, new_report):
         key = _key(finding)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from promptlint.finding import Finding, Fix
-from promptlint.fixes import order
+from promptlint.fixes import clock, keys, move, order
 from promptlint.fixes.code import Desk
 
 __all__ = ["Desk", "propose"]
@@ -21,7 +21,27 @@ FIXERS: Mapping[str, tuple[Fixer, ...]] = {
     "unordered-iteration": (order.fixed_order,),
     "unsorted-listing": (order.sorted_listing,),
     "unsorted-json": (order.sorted_keys,),
-    "random-order": (order.drawn_once,),
+    "clock-in-prefix": (clock.coarsened, move.moved_behind),
+    "template-clock": (clock.coarsened, move.moved_behind),
+    "cache-key-per-request": (keys.stable_key,),
+    "random-order": (order.drawn_once, move.moved_behind),
+    **dict.fromkeys(
+        (
+            "random-in-prefix",
+            "request-data-before-static",
+            "user-data-before-shared",
+            "context-before-static",
+            "counter-in-prefix",
+            "host-state-in-prefix",
+            "import-time-value-in-prefix",
+            "volatile-system-message",
+            "volatile-block-first",
+            "conditional-block-in-prefix",
+            "template-random",
+            "template-unordered",
+        ),
+        (move.moved_behind,),
+    ),
 }
 
 

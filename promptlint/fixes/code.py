@@ -155,7 +155,7 @@ class Desk:
             if inner is None:
                 return code, node
             code = inner
-            start, end = max(start, code.base), min(end, code.base + len(code.text))
+            start, end = max(start, code.base + 1), min(end, code.base + len(code.text))
 
 
 def _slot_code(code: Code, node: ast.JoinedStr, start: int, end: int) -> Code | None:

@@ -39,6 +39,7 @@ _STRING_METHODS = frozenset(
         "removesuffix",
     }
 )
+_ADDING = frozenset({"add", "update", "symmetric_difference_update"})
 
 
 def is_call(node: ast.AST, names: set[str] | frozenset[str]) -> bool:
@@ -160,8 +161,8 @@ def _grows(code: Code, name: ast.Name) -> bool:
     for node in ast.walk(top):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name.id:
             return True
-        changed = isinstance(node, ast.Attribute) and node.attr in {"add", "update", "symmetric_difference_update"}
-        if changed and isinstance(node.value, ast.Name) and node.value.id == name.id:
+        called = node.value if isinstance(node, ast.Attribute) and node.attr in _ADDING else None
+        if isinstance(called, ast.Name) and called.id == name.id:
             return True
     return False
 
