@@ -15,7 +15,10 @@ from itertools import pairwise
 from promptlint.finding import Edit
 from promptlint.source import SourceFile, TextMap
 
-__all__ = ["Canvas", "Cell", "Token", "cells_of_file", "cells_of_map"]
+__all__ = ["EXPRESSION", "Canvas", "Cell", "Token", "cells_of_file", "cells_of_map"]
+
+
+EXPRESSION = "expression"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One literal, or the one stretch of a file. Its `flavour` must be the same where characters are copied to. `newline`: how a line end is
-    written, None where it cannot be. `start` and `end` are those of the whole token, `inner` those of what it spells.
+    """One literal, or the one stretch of a file, or an operand of a concatenation that is no literal (flavour EXPRESSION). The `flavour` must be the same
+    where characters are copied to. `newline`: how a line end is written, None where it cannot be. `start` and `end` are those of the whole token, `inner` those
+    of what it spells. `joiner`: what joins it to the token before it, "" or "+".
     """
 
     start: int
@@ -40,6 +44,11 @@ class Token:
     inner: tuple[int, int]
     flavour: str = ""
     newline: str | None = "\n"
+    joiner: str = ""
+
+    @property
+    def is_literal(self) -> bool:
+        return self.flavour != EXPRESSION
 
 
 @dataclass(slots=True)
@@ -113,11 +122,15 @@ class Canvas:
         end_line, _ = self.source.place(high)
         begin = self.source.starts[line - 1]
         end = self.source.starts[end_line] if end_line < len(self.source.starts) else len(text)
+        before = self.tokens[first - 1] if first else None
+        behind = self.tokens[last + 1] if last + 1 < len(self.tokens) else None
         if not text[begin:low].strip() and not text[high:end].strip():
             return begin, end
-        if last + 1 < len(self.tokens):
-            return low, self.tokens[last + 1].start
-        return (self.tokens[first - 1].end, high) if first else (low, high)
+        if behind is not None and (
+            before is None or self.tokens[first].joiner or (before.is_literal and behind.is_literal)
+        ):
+            return low, behind.start
+        return (before.end, high) if before is not None else (low, high)
 
     def inserted(self, at: int, pieces: Sequence[tuple[int, int] | str], gone: tuple[int, int]) -> Edit | None:
         r"""An edit that writes pieces at an offset of the text: stretches of the text itself, or line ends and blanks. `gone` is the stretch that is removed meanwhile.
@@ -128,7 +141,7 @@ class Canvas:
         if place is None:
             return None
         where, token = place
-        written = self._written(pieces, token)
+        written = self._written(pieces, token) if token.is_literal else None
         if written is not None:
             closing = self.source.text[token.inner[1] : token.end]
             if where == token.inner[1] and len(closing) == 3 and written.endswith(closing[0]):
@@ -170,30 +183,62 @@ class Canvas:
         return "".join(parts)
 
     def _beside(self, token: Token, where: int, pieces: Sequence[tuple[int, int] | str]) -> Edit | None:
-        """A literal of its own, ahead of the token or behind it, on a line of its own where the tokens have their own lines."""
+        """Literals and operands of their own, ahead of the token or behind it; on a line of their own where literals without `+` have their own lines."""
         if where not in token.inner or len(self.tokens) < 2:
             return None
-        stretch = next((piece for piece in pieces if not isinstance(piece, str)), None)
-        first = self.index(stretch[0]) if stretch else None
-        if first is None or first >= len(self.cells):
+        parts = self._operands(pieces)
+        if parts is None:
             return None
-        model = self.tokens[self.cells[first].token]
-        written = self._written(pieces, model)
-        if written is None:
-            return None
-        opening = self.source.text[model.start : model.inner[0]]
-        closing = self.source.text[model.inner[1] : model.end]
-        literal = f"{opening}{written}{closing}"
+        if any(each.joiner for each in self.tokens):
+            written = " + ".join(parts)
+            return self._put(token, where, f" + {written}", f"{written} + ")
         line, column = self.source.place(token.start)
         own_line = not self.source.line_text(line)[: column - 1].strip()
         several = self.source.place(self.tokens[0].start)[0] != self.source.place(self.tokens[-1].start)[0]
         gap = " "
         if own_line and several:
-            ending = "\r\n" if "\r\n" in self.source.text else "\n"
-            gap = ending + self.source.line_text(line)[: column - 1]
+            gap = ("\r\n" if "\r\n" in self.source.text else "\n") + self.source.line_text(line)[: column - 1]
+        written = gap.join(parts)
+        return self._put(token, where, gap + written, written + gap)
+
+    def _put(self, token: Token, where: int, behind: str, before: str) -> Edit:
         if where == token.inner[1]:
-            return Edit(self.source.span(token.end, token.end), f"{gap}{literal}")
-        return Edit(self.source.span(token.start, token.start), f"{literal}{gap}")
+            return Edit(self.source.span(token.end, token.end), behind)
+        return Edit(self.source.span(token.start, token.start), before)
+
+    def _operands(self, pieces: Sequence[tuple[int, int] | str]) -> list[str] | None:
+        """The pieces as literals and operands: what was spelled in one literal stays in one, line ends join the nearest literal."""
+        groups: list[tuple[Token | None, list[tuple[int, int] | str]]] = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                groups.append((None, [piece]))
+                continue
+            first, last = self.index(piece[0]), self.index(piece[1])
+            if first is None or last is None:
+                return None
+            for run in _runs(self.cells[first:last]):
+                groups.append((self.tokens[run[0].token], [(run[0].start, run[-1].end)]))
+        merged: list[tuple[Token | None, list[tuple[int, int] | str]]] = []
+        for token, group in groups:
+            if merged and token is None and merged[-1][0] is not None and merged[-1][0].is_literal:
+                merged[-1][1].extend(group)
+            elif merged and merged[-1][0] is None and token is not None and token.is_literal:
+                merged[-1] = (token, [*merged[-1][1], *group])
+            else:
+                merged.append((token, group))
+        parts = []
+        for token, group in merged:
+            if token is None:
+                parts.append('"' + "".join(str(piece) for piece in group).replace("\n", "\\n") + '"')
+                continue
+            written = self._written(group, token)
+            if written is None:
+                return None
+            opening = self.source.text[token.start : token.inner[0]]
+            parts.append(
+                f"{opening}{written}{self.source.text[token.inner[1] : token.end]}" if token.is_literal else written
+            )
+        return parts
 
 
 def _runs(cells: Sequence[Cell]) -> Iterator[list[Cell]]:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from promptlint.fixes.canvas import Canvas, Cell, Token, cells_of_file, cells_of_map
+from promptlint.fixes.canvas import EXPRESSION, Canvas, Cell, Token, cells_of_file, cells_of_map
 from promptlint.fixes.code import Code, Desk
 from promptlint.frontends import scalars, slots
 from promptlint.frontends.python.literals import Literal, Slot, scan, string_end
@@ -26,6 +26,8 @@ _ROLE = re.compile(
     re.MULTILINE,
 )
 _FRONT = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*\r?\n", re.DOTALL | re.MULTILINE)
+_BETWEEN = re.compile(r"(?:[\s()]|\\\r?\n|#[^\r\n]*)*")
+_PLUS = re.compile(r"(?:\s|\\\r?\n)*\+(?:\s|\\\r?\n)*")
 _MOVABLE = frozenset({"if", "elif", "else", "endif", "for", "endfor"})
 _OPENING = frozenset({"if", "for", "block", "macro", "call", "filter", "with", "autoescape", "trans", "raw"})
 
@@ -39,8 +41,7 @@ def canvas_at(desk: Desk, span: Span) -> Canvas | None:
     suffix = f".{span.path.rsplit('.', 1)[-1].lower()}"
     if suffix == ".py":
         code = desk.code(span.path)
-        node = _outermost_text(code, start, end) if code is not None else None
-        return literal_canvas(code, node) if code is not None and node is not None else None
+        return _python_canvas(code, start, end) if code is not None else None
     if suffix in _DATA:
         return _scalar_canvas(source, suffix, start)
     return _file_canvas(source, start, end, jinja=suffix in _JINJA)
@@ -58,36 +59,79 @@ def _outermost_text(code: Code, start: int, end: int) -> ast.expr | None:
     return None
 
 
+def _python_canvas(code: Code, start: int, end: int) -> Canvas | None:
+    """The literal around a place, or the concatenation of which it is an operand."""
+    node = _outermost_text(code, start, end) or code.smallest(start, end)
+    if node is None:
+        return None
+    top = node
+    while isinstance(above := code.parents.get(top), ast.BinOp) and isinstance(above.op, ast.Add):
+        top = above
+    if isinstance(top, ast.BinOp) and isinstance(top.op, ast.Add):
+        return _chain_canvas(code, top)
+    return literal_canvas(code, node) if _is_text(node) else None
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
 def literal_canvas(code: Code, node: ast.expr) -> Canvas | None:
     """The canvas of a literal, or run of adjacent literals."""
-    first, last = code.range(node)
-    source, text = code.source, code.source.text
-    canvas = Canvas(source, "", [], [])
-    at = first
-    while at < last:
-        gap = re.compile(r"(?:[\s()]|\\\r?\n|#[^\r\n]*)*").match(text, at, last)
-        at = gap.end() if gap else at
-        if at >= last:
-            break
-        stop = string_end(text, at)
-        if stop is None or not _add_token(canvas, source, at, stop):
-            return None
-        at = stop
-    if _goes_on(code, node):
-        return None  # its end is not the end of the text
+    canvas = Canvas(code.source, "", [], [])
+    if not _add_literals(canvas, *code.range(node)):
+        return None
     if not canvas.slots:
         _template_slots(canvas, syntax=_syntax_of(code, node))
     return canvas
 
 
-def _goes_on(code: Code, node: ast.expr) -> bool:
-    """Whether something is put behind a literal at once: another operand of `+`."""
-    above = code.parents.get(node)
-    while isinstance(above, ast.BinOp) and isinstance(above.op, ast.Add):
-        if above.left is node:
-            return True
-        node, above = above, code.parents.get(above)
-    return False
+def _add_literals(canvas: Canvas, first: int, last: int, joiner: str = "") -> bool:
+    text = canvas.source.text
+    at = first
+    while at < last:
+        gap = _BETWEEN.match(text, at, last)
+        at = gap.end() if gap else at
+        if at >= last:
+            break
+        stop = string_end(text, at)
+        if stop is None or not _add_token(canvas, canvas.source, at, stop, joiner):
+            return False
+        at, joiner = stop, ""
+    return True
+
+
+def _chain_canvas(code: Code, top: ast.BinOp) -> Canvas | None:
+    """The canvas of a concatenation: its literals, and its other operands as slots. None where an operand stands in brackets."""
+    operands: list[ast.expr] = []
+    pending: list[ast.expr] = [top]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            pending += [node.right, node.left]
+        else:
+            operands.append(node)
+    if not any(map(_is_text, operands)):
+        return None
+    canvas = Canvas(code.source, "", [], [])
+    text = code.source.text
+    at = code.range(operands[0])[0]
+    for number, operand in enumerate(operands):
+        first, last = code.range(operand)
+        if number and not _PLUS.fullmatch(text, at, first):
+            return None
+        at = last
+        joiner = "+" if number else ""
+        if _is_text(operand):
+            if not _add_literals(canvas, first, last, joiner):
+                return None
+            continue
+        begin = len(canvas.text)
+        canvas.text += text[first:last].replace("\r\n", "\n")
+        canvas.cells.append(Cell(begin, len(canvas.text), first, last, len(canvas.tokens)))
+        canvas.tokens.append(Token(first, last, (first, last), EXPRESSION, None, joiner))
+        canvas.slots.append((begin, len(canvas.text)))
+    return canvas
 
 
 def _syntax_of(code: Code, node: ast.expr) -> str | None:
@@ -100,7 +144,7 @@ def _syntax_of(code: Code, node: ast.expr) -> str | None:
     return None
 
 
-def _add_token(canvas: Canvas, source: SourceFile, start: int, stop: int) -> bool:
+def _add_token(canvas: Canvas, source: SourceFile, start: int, stop: int, joiner: str = "") -> bool:
     opening = re.compile(r"([A-Za-z]{0,2})('''|\"\"\"|'|\")").match(source.text, start)
     parts = scan(source, start, stop)
     if opening is None or parts is None:
@@ -111,7 +155,7 @@ def _add_token(canvas: Canvas, source: SourceFile, start: int, stop: int) -> boo
     newline = ending if len(quote) == 3 else None if "r" in prefix else "\\n"
     flavour = f"{''.join(sorted(prefix.replace('u', '').replace('t', 'f')))}{quote}"
     number = len(canvas.tokens)
-    canvas.tokens.append(Token(start, stop, inner, flavour, newline))
+    canvas.tokens.append(Token(start, stop, inner, flavour, newline, joiner))
     for index, part in enumerate(parts):
         following = parts[index + 1] if index + 1 < len(parts) else None
         limit = _begin(following, inner[1])
