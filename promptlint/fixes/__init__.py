@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from promptlint.finding import Finding, Fix
-from promptlint.fixes import clock, keys, move, order
+from promptlint.fixes import clock, keys, messages, move, order
 from promptlint.fixes.code import Desk
 
 __all__ = ["Desk", "propose"]
@@ -24,6 +24,12 @@ FIXERS: Mapping[str, tuple[Fixer, ...]] = {
     "clock-in-prefix": (clock.coarsened, move.moved_behind),
     "template-clock": (clock.coarsened, move.moved_behind),
     "cache-key-per-request": (keys.stable_key,),
+    "message-inserted-at-front": (messages.appended,),
+    "block-order-differs": (messages.swapped,),
+    "tool-order-differs": (messages.swapped,),
+    "breakpoint-missing": (messages.marked,),
+    "breakpoint-on-volatile": (messages.split_at_marker,),
+    "head-and-tail-in-one-message": (messages.split_message,),
     "random-order": (order.drawn_once, move.moved_behind),
     **dict.fromkeys(
         (
