@@ -127,7 +127,7 @@ class _Work:
         """Propose, try, keep. False when nothing was kept."""
         self.dropped = []
         sources = _sources(self.analysis)
-        desk = Desk(sources)
+        desk = Desk(sources, self._everything)
         tries = []
         for finding in _shown(self.analysis, self.report):
             proposals = [each for each in propose(finding, desk) if each.applicability in self.allowed and each.edits]
@@ -157,6 +157,11 @@ class _Work:
                 if why == STILL:
                     self.hopeless[each.chosen.edits] = _texts_of(each.chosen, sources)
         return False
+
+    def _everything(self) -> Iterable[SourceFile]:
+        """All files of the project that can be read."""
+        project = self.analysis.project
+        return (source for path in project.files if (source := project.source(path)) is not None)
 
     def _hopeless(self, fix: Fix, sources: Mapping[str, SourceFile]) -> str:
         """Why an edit need not be tried: its file would not parse, or it did not help before and nothing around it changed."""

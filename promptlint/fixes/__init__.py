@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from promptlint.finding import Finding, Fix
-from promptlint.fixes import clock, keys, messages, move, order
+from promptlint.fixes import clock, keys, messages, move, newest, order
 from promptlint.fixes.code import Desk
 
 __all__ = ["Desk", "propose"]
@@ -21,8 +21,8 @@ FIXERS: Mapping[str, tuple[Fixer, ...]] = {
     "unordered-iteration": (order.fixed_order,),
     "unsorted-listing": (order.sorted_listing,),
     "unsorted-json": (order.sorted_keys,),
-    "clock-in-prefix": (clock.coarsened, move.moved_behind),
-    "template-clock": (clock.coarsened, move.moved_behind),
+    "clock-in-prefix": (clock.coarsened, move.moved_behind, newest.into_newest_message),
+    "template-clock": (clock.coarsened, move.moved_behind, newest.into_newest_message),
     "cache-key-per-request": (keys.stable_key,),
     "message-inserted-at-front": (messages.appended,),
     "block-order-differs": (messages.swapped,),
@@ -40,14 +40,14 @@ FIXERS: Mapping[str, tuple[Fixer, ...]] = {
             "counter-in-prefix",
             "host-state-in-prefix",
             "import-time-value-in-prefix",
-            "volatile-system-message",
             "volatile-block-first",
             "conditional-block-in-prefix",
             "template-random",
             "template-unordered",
         ),
-        (move.moved_behind,),
+        (move.moved_behind, newest.into_newest_message),
     ),
+    "volatile-system-message": (newest.into_newest_message, move.moved_behind),
 }
 
 

@@ -12,7 +12,7 @@ from promptlint.frontends import scalars, slots
 from promptlint.frontends.python.literals import Literal, Slot, scan, string_end
 from promptlint.source import SourceFile, Span
 
-__all__ = ["canvas_at", "literal_canvas"]
+__all__ = ["canvas_at", "literal_at", "literal_canvas"]
 
 _DATA = {
     ".yaml": scalars.yaml_strings,
@@ -47,7 +47,7 @@ def canvas_at(desk: Desk, span: Span) -> Canvas | None:
     return _file_canvas(source, start, end, jinja=suffix in _JINJA)
 
 
-def _outermost_text(code: Code, start: int, end: int) -> ast.expr | None:
+def literal_at(code: Code, start: int, end: int) -> ast.expr | None:
     """The string literal around a place that stands in no other literal."""
     for node in code.nodes():
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
@@ -61,7 +61,7 @@ def _outermost_text(code: Code, start: int, end: int) -> ast.expr | None:
 
 def _python_canvas(code: Code, start: int, end: int) -> Canvas | None:
     """The literal around a place, or the concatenation of which it is an operand."""
-    node = _outermost_text(code, start, end) or code.smallest(start, end)
+    node = literal_at(code, start, end) or code.smallest(start, end)
     if node is None:
         return None
     top = node

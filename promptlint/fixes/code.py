@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from promptlint.finding import Edit
@@ -127,9 +127,10 @@ def parsed(source: SourceFile) -> Code | None:
 
 @dataclass
 class Desk:
-    """The sources that a fixer looks at, by printed path, each parsed once."""
+    """The sources that a fixer looks at, by printed path, each parsed once. `everything` gives all files of the project that could be read."""
 
     sources: dict[str, SourceFile]
+    everything: Callable[[], Iterable[SourceFile]] = tuple
     _codes: dict[str, Code | None] = field(default_factory=dict)
 
     def code(self, path: str) -> Code | None:

@@ -12,7 +12,7 @@ from promptlint.fixes.canvases import canvas_at
 from promptlint.fixes.code import Desk
 from promptlint.fixes.prose import Move, Prose, plan
 
-__all__ = ["moved_behind"]
+__all__ = ["moved_behind", "prose_of"]
 
 _CONSTANT = re.compile(r"\{\s*(?:[A-Za-z_]\w*\.)*[A-Z][A-Z0-9_]+\s*\}")
 """A slot for a constant, which is fixed text."""
@@ -48,8 +48,7 @@ def move_in(canvas: Canvas, start: int, end: int, *, last: bool = False) -> tupl
     low, high = (min(slots)[0], max(slots)[1]) if slots else found
     if any(begin < high and low < end for begin, end in canvas.fixed):
         return ()
-    values = [each for each in canvas.slots if not _CONSTANT.fullmatch(canvas.text[slice(*each)])]
-    prose = Prose(canvas.text, values or [found], [*canvas.sections, *canvas.fixed])
+    prose = prose_of(canvas, found)
     move = plan(prose, low, high)
     if move is not None and last:
         move = replace(move, goal=len(canvas.text))
@@ -60,6 +59,12 @@ def move_in(canvas: Canvas, start: int, end: int, *, last: bool = False) -> tupl
     ):
         return ()
     return _edits(canvas, move)
+
+
+def prose_of(canvas: Canvas, found: tuple[int, int]) -> Prose:
+    """The text with the slots whose values change; `found` is one of them."""
+    values = [each for each in canvas.slots if not _CONSTANT.fullmatch(canvas.text[slice(*each)])]
+    return Prose(canvas.text, values or [found], [*canvas.sections, *canvas.fixed])
 
 
 def _changes_arguments(canvas: Canvas, move: Move) -> bool:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Move", "Prose", "plan"]
+__all__ = ["Move", "Prose", "plan", "stretch"]
 
 MASK = "\ufffc"
 MAX_LABEL_WORDS = 8
@@ -38,7 +38,7 @@ _ANAPHOR = re.compile(
 )
 _STOP = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bMr)(?<!\bDr)[.!?。！？]+[\"'”’)\]*_`]*(?=\s|$)")
 _BULLET = re.compile(r"[ \t]*(?:[-*+•–]|\d+[.)]|[a-zA-Z][.)]|\(\w+\))[ \t]+")
-_NUMBERED = re.compile(r"[ \t]*(?:\d+[.)]|\(?[a-z0-9][.)]|step\b)", re.IGNORECASE)
+_NUMBERED = re.compile(r"[ \t]*(?:\d+[.)]|\(?[a-z0-9][.)]|step\s+\d)", re.IGNORECASE)
 _HEADING = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\*\*[^*]+\*\*:?[ \t]*$|={3,}|-{3,}|\[[^\]]+\][ \t]*$|<[\w-]+>[ \t]*$)")
 _OPEN_TAG = re.compile(r"[ \t]*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>[ \t]*")
 _CLOSE_TAG = re.compile(r"[ \t]*</([A-Za-z][\w-]*)>[ \t]*")
@@ -106,7 +106,7 @@ class Prose:
         """`Label: {slot}`, perhaps with marks around it, or `<tag>{slot}</tag>`."""
         label, mask, rest = line.partition(MASK)
         rest = rest.replace(MASK, "")
-        if not mask or _WORD.search(_CLOSE_TAG.sub("", rest)):
+        if not mask or _WORD.search(_CLOSE_TAG.sub("", rest)) or _STOP.search(_unbulleted(label)):
             return False
         words = len(_WORD.findall(label))
         tagged = bool(_OPEN_TAG.fullmatch(label)) and bool(_CLOSE_TAG.fullmatch(rest))
@@ -129,6 +129,11 @@ class Prose:
         return sum(1 for line in self.masked[:at].split("\n") if line.lstrip().startswith("```")) % 2 == 1
 
 
+def _unbulleted(line: str) -> str:
+    bullet = _BULLET.match(line)
+    return line[bullet.end() :] if bullet else line
+
+
 def plan(prose: Prose, start: int, end: int) -> Move | None:
     """How the slot between two offsets gets behind the fixed text, or None when it cannot without changing what the text says."""
     start, end = _whole_section(prose, start, end)
@@ -142,6 +147,14 @@ def plan(prose: Prose, start: int, end: int) -> Move | None:
     if any(low < first < high or low < last < high for low, high in (*prose.slots, *prose.sections)):
         return None
     return Move(first, last, goal, whole)
+
+
+def stretch(prose: Prose, start: int, end: int) -> tuple[int, int, bool] | None:
+    """What would go along with the slot into another text, and whether it is whole lines; None when it cannot leave this one."""
+    unit = _unit(prose, start, end)
+    if unit is None or _breaks_reference(prose, unit[0], unit[1], len(prose.text)):
+        return None
+    return unit
 
 
 def _whole_section(prose: Prose, start: int, end: int) -> tuple[int, int]:
@@ -264,7 +277,7 @@ def _sentence(prose: Prose, start: int, end: int) -> tuple[int, int, bool] | Non
     if bullet is not None and bullet.end() >= first:
         if not _FACT.search(sentence):
             return None
-        head = _BULLET.sub("", sentence, count=1)
+        head = _unbulleted(sentence)
         first = prose.line_start(first)
     if prose.words(first, last) > MAX_SENTENCE_WORDS or not _stands_alone(head, sentence):
         return None
