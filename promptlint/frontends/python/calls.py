@@ -23,6 +23,7 @@ from promptlint.frontends.python.values import (
     Entry,
     Frame,
     Function,
+    Item,
     Lib,
     List,
     Message,
@@ -103,24 +104,28 @@ class Calls(Methods):
         raise NotImplementedError
 
     def _note_pair(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> None:
-        """A system text and messages that go to one call whose prompt we did not see: a conversation under its head."""
+        """A system text and a conversation that go to one call whose prompt we did not see: a conversation under its head."""
         given: dict[int | str, Value] = dict(enumerate(arguments.positional))
         given.update(arguments.keywords)
-        lists = [value for value in given.values() if isinstance(value, List) and self._looks_like_messages(value)]
-        if len(lists) != 1:
+        if len(given) < 2:
             return
         parameters = _parameter_names(callee.info) if isinstance(callee, Function) else []
         shift = 1 if isinstance(callee, Function) and callee.receiver is not None else 0
+        head: Elem | None = None
+        turns: list[tuple[Item, ...]] = []
         for key, value in given.items():
-            if not isinstance(value, Str | Opaque | Alt):
-                continue
-            named = [key] if isinstance(key, str) else [*parameters[key + shift : key + shift + 1]]
-            said = [*named, arguments.expressions.get(key, "")]
-            if any(name.isidentifier() and not _HEADS.isdisjoint(words(name)) for name in said):
-                place = arguments.places.get(key, self.span_of(node, frame))
-                head = Elem(Message("system", value, place), place)
-                self.note_loose(List((head, *lists[0].items), lists[0].span), node, frame)
-                return
+            named = key if isinstance(key, str) else next(iter(parameters[key + shift : key + shift + 1]), "")
+            place = arguments.places.get(key, self.span_of(node, frame))
+            if isinstance(value, List) and (self._looks_like_messages(value) or named in _MESSAGE_LISTS):
+                turns.append(value.items)
+            elif isinstance(value, Opaque) and named in _MESSAGE_LISTS:
+                turns.append((Rest(value, place),))
+            elif head is None and isinstance(value, Str | Opaque | Alt):
+                said = (named, arguments.expressions.get(key, ""))
+                if any(name.isidentifier() and not _HEADS.isdisjoint(words(name)) for name in said):
+                    head = Elem(Message("system", value, place), place)
+        if head is not None and len(turns) == 1:
+            self.note_loose(List((head, *turns[0]), self.span_of(node, frame)), node, frame)
 
     def _call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         if isinstance(callee, Function):
