@@ -49,6 +49,7 @@ class Behaviour:
     keep_alive: bool = True
     listed: Any = None
     hang_on_models: bool = False
+    old_names: bool = False  # SGLang before /server_info
 
 
 class StandIn:
@@ -155,7 +156,7 @@ class StandIn:
                 "enforce_eager": False,
             }
             answer = {"vllm_config": {"model_config": model, "scheduler_config": {"policy": "fcfs"}}}
-        elif path == "/server_info" and one.engine == "sglang":
+        elif path == ("/get_server_info" if one.old_names else "/server_info") and one.engine == "sglang":
             answer = {
                 "model_path": one.model, "version": "0.5.23", "dtype": one.dtype, "quantization": one.quantization, "page_size": one.unit, "tp_size": 1,
                 "max_total_num_tokens": one.capacity, "schedule_policy": "fcfs", "disable_radix_cache": False, "enable_cache_report": one.reports_cached,

@@ -21,7 +21,6 @@ class Objection:
 
 _SAME = {
     "dtype": ("number formats of the weights", True),
-    "quantization": ("quantisations", True),
     "kv_dtype": ("number formats of the KV cache", True),
     "parallel": ("parallelisms", True),
     "prefix_caching": ("settings of prefix caching", False),
@@ -29,6 +28,7 @@ _SAME = {
     "sampling": ("sampling defaults", False),
     "eager": ("settings of CUDA graphs", False),
 }
+_SILENT = {"dtype": "number format", "quantization": "quantisation", "context": "context window"}
 _AFTER = {
     "sampling": "; every request spells its sampling out, but fields that only one engine knows keep the default",
     "eager": "; decoding without graphs is slower, on Blackwell SM_120 SGLang may need it",
@@ -55,12 +55,13 @@ def compare_facts(facts: Mapping[str, Facts]) -> list[Objection]:
         if len(set(known.values())) > 1:
             listed = ", ".join(f"{name} {_word(value)}" for name, value in known.items())
             found.append(Objection(f"the {words} differ: {listed}{_AFTER.get(field, '')}", refuse))
+    found += _quantisations(facts)
     for field in ("dtype", "quantization", "context"):
         silent = [name for name, one in facts.items() if getattr(one, field) is None]
         if silent and len(facts) > 1:
             found.append(
                 Objection(
-                    f"{', '.join(silent)} does not report its {_SAME[field][0].removesuffix('s')}: whether they are equal is not known{_how(field, silent, facts)}"
+                    f"{', '.join(silent)} does not report its {_SILENT[field]}: whether they are equal is not known{_how(field, silent, facts)}"
                 )
             )
     found += [
@@ -69,6 +70,29 @@ def compare_facts(facts: Mapping[str, Facts]) -> list[Objection]:
         if one.prefix_caching is False
     ]
     return sorted(found, key=lambda one: not one.refuse)
+
+
+def _quantisations(facts: Mapping[str, Facts]) -> list[Objection]:
+    """Unlike quantisations; a kernel's name (`awq_marlin`) is no other format.
+
+    SGLang reports what was asked for on its command line. That it was asked for none does not say that the checkpoint is not quantised, where vLLM reports what it found.
+    """
+    known = {name: _plain(one.quantization) for name, one in facts.items() if one.quantization is not None}
+    if len(set(known.values())) < 2:
+        return []
+    listed = ", ".join(f"{name} {value}" for name, value in known.items())
+    asked = {value for name, value in known.items() if not (value == "none" and facts[name].engine == "sglang")}
+    if len(asked) > 1:
+        return [Objection(f"the quantisations differ: {listed}", refuse=True)]
+    return [
+        Objection(
+            f"the quantisations differ as reported: {listed}; SGLang reports only what its command line asks for, the checkpoint may be quantised: compare the logs"
+        )
+    ]
+
+
+def _plain(quantization: str | None) -> str:
+    return (quantization or "").lower().replace("-", "_").removesuffix("_marlin")
 
 
 def _how(field: str, silent: Sequence[str], facts: Mapping[str, Facts]) -> str:

@@ -87,6 +87,11 @@ async def read_facts(client: Client, model: str | None, *, may_flush: bool) -> F
         client.get("/metrics", _ASKING),
     )
     info_value, model_value = info.json(), described.json()
+    if facts.engine == "sglang" and info_value is None and model_value is None:  # the names of older versions
+        info, described = await asyncio.gather(
+            client.get("/get_server_info", _ASKING), client.get("/get_model_info", _ASKING)
+        )
+        info_value, model_value = info.json(), described.json()
     text = metrics.body.decode("utf-8", "replace") if metrics.status == 200 and not metrics.error else ""
     if isinstance(info_value, dict) and isinstance(info_value.get("vllm_config"), dict):
         facts.engine = "vllm"
@@ -125,9 +130,14 @@ def _format(value: Any) -> str | None:
     if text is None or text.lower() in {"auto", "unspecified"}:
         return None
     text = text.lower().removeprefix("torch.")
-    return {"bf16": "bfloat16", "half": "float16", "fp16": "float16", "float": "float32", "fp32": "float32"}.get(
-        text, text
-    )
+    return {
+        "bf16": "bfloat16",
+        "fp8": "fp8_e4m3",
+        "half": "float16",
+        "fp16": "float16",
+        "float": "float32",
+        "fp32": "float32",
+    }.get(text, text)
 
 
 def _quantization(value: Any) -> str:
@@ -176,7 +186,7 @@ def _sglang_arguments(facts: Facts, info: Mapping[str, Any]) -> None:
     facts.schedule = _text(info.get("schedule_policy"))
     facts.parallel = f"tensor {_int(info.get('tp_size')) or 1}"
     if isinstance(info.get("disable_cuda_graph"), bool):
-        facts.eager = info["disable_cuda_graph"]
+        facts.eager = info["disable_cuda_graph"] or info.get("cuda_graph_backend_decode") == "disabled"
     if isinstance(info.get("enable_cache_report"), bool):
         facts.reports_cached = info["enable_cache_report"]
 

@@ -501,3 +501,42 @@ def test_somebody_else_on_the_server_is_noticed(capsys):
     with Shared() as a:
         data, _ = bench(capsys, "--target", a.url, *QUICK, "--repetitions", 1)
     assert any("somebody else uses A" in one for one in data["warnings"])
+
+
+def test_an_older_sglang_is_read_by_its_older_names(capsys):
+    with StandIn(Behaviour("sglang", unit=4, old_names=True)) as a:
+        data, _ = bench(capsys, "--target", a.url, *QUICK, "--concurrency", 1, "--repetitions", 1)
+    facts = data["targets"][0]["facts"]
+    assert (facts["engine"], facts["unit"], facts["dtype"]) == ("sglang", 4, "bfloat16")
+    assert data["cells"][0]["targets"][0]["expected"]["requests_that_differ"] == 0
+
+
+def test_from_measurement_to_advice(capsys, tmp_path):
+    """The whole way: two servers, one of them faster for sure, and the verdict that rests on it."""
+    workload, result = tmp_path / "w.yaml", tmp_path / "run.json"
+    workload.write_text(
+        "name: mine\nmodel: Llama-3.1-8B\ngpu: H100\ncurrent: vllm\nconcurrency: 8\nrequests: 24\noutput: 4\n"
+        "prompt:\n  - {block: system, tokens: 900}\n  - {block: question, tokens: 60, varies: request}\n"
+    )
+    with StandIn(Behaviour("vllm", first=0.2)) as a, StandIn(Behaviour("sglang", unit=1, first=0.02)) as b:
+        options = ("--workload", workload, "--repetitions", 4, "--warm-up", 2, "--save", result)
+        bench(capsys, "--target", f"vllm={a.url}", "--target", f"sglang={b.url}", *options)
+    with pytest.raises(SystemExit):
+        cli.main(
+            [
+                "advise",
+                "--workload",
+                str(workload),
+                "--measured",
+                str(result),
+                "--no-tipping",
+                "--output-format",
+                "json",
+            ]
+        )
+    data = json.loads(capsys.readouterr().out)
+    assert data["verdicts"][0]["verdict"] == "adopt-sglang"
+    assert {row["schedule"] for row in data["engines"]} == {"measured"}
+    rates = {row["engine"]: row["requests_per_second"] for row in data["engines"]}
+    assert rates["sglang"] > 2 * rates["vllm"]
+    jsonschema.Draft202012Validator(PUBLISHED["advise"]()).validate(data)

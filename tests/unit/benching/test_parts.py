@@ -290,6 +290,19 @@ def test_unlike_servers(field, value, refuse):
     assert "differ" in found[0][1]
 
 
+@pytest.mark.parametrize(
+    ("vllm", "sglang", "refused"),
+    [
+        ("none", "none", None), ("awq_marlin", "awq", None), ("compressed-tensors", "compressed_tensors", None),
+        ("none", "fp8", True), ("fp8", "awq", True), ("awq_marlin", "none", False),
+    ],
+)  # fmt: skip
+def test_quantisations(vllm, sglang, refused):
+    """SGLang says "none" also of a quantised checkpoint: that is warned of, not refused."""
+    found = objections(facts(quantization=vllm), facts(engine="sglang", quantization=sglang))
+    assert [refuse for refuse, _ in found] == ([] if refused is None else [refused])
+
+
 def test_what_is_not_reported_is_said_and_not_taken_for_equal():
     found = objections(facts(), facts(dtype=None, quantization=None))
     assert [refuse for refuse, _ in found] == [False, False]
