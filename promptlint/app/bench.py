@@ -174,13 +174,14 @@ def _traffic(asked: Asked, workload: Workload | None) -> tuple[list[Traffic], in
 def _short(variant: Traffic, longest: int) -> Traffic:
     kept = [place for place, one in enumerate(variant.requests) if one.prompt_tokens + one.token_limit <= longest]
     texts = tuple(variant.texts[place] for place in kept) if variant.texts else ()
-    return Traffic(variant.variant, tuple(variant.requests[place] for place in kept), texts)
+    return replace(variant, requests=tuple(variant.requests[place] for place in kept), texts=texts)
 
 
 def _variants(asked: Asked, workload: Workload | None) -> list[Traffic]:
     variants = tuple(dict.fromkeys(asked.variant)) or ("as-is",)
     if workload is not None:
-        return [Traffic(name, tuple(_made(asked, _varied(workload, name)))) for name in variants]
+        as_words = asked.send == "text"
+        return [Traffic(name, tuple(_made(asked, _varied(workload, name))), as_words=as_words) for name in variants]
     found = _recorded(asked)
     made = []
     for name in variants:
@@ -358,7 +359,7 @@ def _loads(asked: Asked, workload: Workload | None) -> tuple[Load, ...]:
 
 def _described(asked: Asked, workload: Workload | None, traffic: Sequence[Traffic]) -> dict[str, Any]:
     requests = traffic[0].requests
-    sent = "text" if any(traffic[0].texts) else "token ids"
+    sent = "text" if any(traffic[0].texts) or traffic[0].as_words else "token ids"
     return {
         "name": workload.name if workload else ", ".join(asked.traffic),
         "source": workload.source if workload else ", ".join(asked.traffic),

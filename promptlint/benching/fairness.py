@@ -30,7 +30,7 @@ _SAME = {
 }
 _SILENT = {"dtype": "number format", "quantization": "quantisation", "context": "context window"}
 _AFTER = {
-    "sampling": "; every request spells its sampling out, but fields that only one engine knows keep the default",
+    "sampling": "; every request spells its sampling out, as far as all of them know the fields",
     "eager": "; decoding without graphs is slower, on Blackwell SM_120 SGLang may need it",
     "prefix_caching": "; one of them reuses nothing",
     "context": "; the larger window leaves less room, or another step size, on the same GPU",

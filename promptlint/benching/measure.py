@@ -35,11 +35,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The requests of one variant. `texts` holds the fields of those that are sent as text; empty when tokens are sent."""
+    """The requests of one variant. `texts` holds the fields of those that are sent as text; empty when tokens are sent.
+
+    `as_words`: tokens go as a chat message of as many words, for servers that take no token ids.
+    """
 
     variant: str
     requests: tuple[Request, ...]
     texts: tuple[Mapping[str, Any] | None, ...] = ()
+    as_words: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +261,7 @@ class _Session:
         known = all(facts.engine != "unknown" for facts in self.found.facts.values())
         sampling = Sampling(settings.fixed_length, settings.schema if structured else None, engine_fields=known)
         spelling = Spelling(settings.low, settings.high, settings.seed * 1_000_003 + salt)
-        return shots(variant.requests, sampling, spelling, variant.texts)
+        return shots(variant.requests, sampling, spelling, variant.texts, as_words=variant.as_words)
 
     async def _cell(self, cell: Cell, variant: Traffic) -> None:
         due = arrivals(cell.load, variant.requests, self.settings.seed)
@@ -269,22 +273,26 @@ class _Session:
                     continue
                 what = f"{name}, {cell.variant}, {cell.load.words()}" + (", structured" if cell.structured else "")
                 self.progress(f"repetition {repetition} of {self.settings.repetitions}: {what}")
-                await self._trial(cell, made, due, name, repetition)
+                await self._trial(cell, variant, made, due, name, repetition)
             if len(self.found.lost) == len(self.clients):
                 return
 
-    async def _trial(self, cell: Cell, made: Sequence[Shot], due: Sequence[float], name: str, repetition: int) -> None:
+    async def _trial(
+        self, cell: Cell, variant: Traffic, made: Sequence[Shot], due: Sequence[float], name: str, repetition: int
+    ) -> None:
         client, facts, settings = self.clients[name], self.found.facts[name], self.settings
         flushed = bool(facts.flush) and await flush(client, facts.flush)
         before = await read_counters(client) if facts.metrics else None
 
         def keep(run: Run, server: Mapping[str, float] | None = None) -> None:
-            cold = made[0].exact or flushed  # text of an earlier run may still be cached where nothing empties it
+            cold = (
+                variant.as_words or made[0].exact or flushed
+            )  # text of an earlier run may still be cached where nothing empties it
             check_answers(
                 run, made, self._names(name), cold=cold, fixed_length=settings.fixed_length and not cell.structured
             )
             sent = tuple(shot.request.prompt_tokens for shot in made)
-            as_text = not all(shot.exact for shot in made)
+            as_text = not all(shot.exact for shot in made)  # words or recorded text
             cell.trials.append(
                 Trial(name, repetition, figures(run, sent, flushed=flushed, server=server), run, None, sent, as_text)
             )
@@ -309,6 +317,8 @@ def _under_way(run: Run) -> int:
 def _hint(words: str) -> str:
     if "ignore_eos" in words:
         return "; --no-fixed-length leaves out the field that this server does not know"
+    if "prompt" in words and ("str" in words or "token" in words or "list" in words or "array" in words):
+        return "; --send text sends words where a server takes no token ids"
     if "token" in words and "vocab" in words:
         return "; --vocabulary LOW:HIGH sets the ids that are sent"
     return ""

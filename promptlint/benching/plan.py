@@ -47,6 +47,114 @@ class Spelling:
         return found
 
 
+_WORDS = [
+    "time",
+    "year",
+    "people",
+    "way",
+    "day",
+    "man",
+    "thing",
+    "woman",
+    "life",
+    "child",
+    "world",
+    "school",
+    "state",
+    "family",
+    "student",
+    "group",
+    "country",
+    "problem",
+    "hand",
+    "part",
+    "place",
+    "case",
+    "week",
+    "company",
+    "system",
+    "program",
+    "question",
+    "work",
+    "government",
+    "number",
+    "night",
+    "point",
+    "home",
+    "water",
+    "room",
+    "mother",
+    "area",
+    "money",
+    "story",
+    "fact",
+    "month",
+    "lot",
+    "right",
+    "study",
+    "book",
+    "eye",
+    "job",
+    "word",
+    "business",
+    "issue",
+    "side",
+    "kind",
+    "head",
+    "house",
+    "service",
+    "friend",
+    "father",
+    "power",
+    "hour",
+    "game",
+    "line",
+    "end",
+    "member",
+    "law",
+    "car",
+    "city",
+    "community",
+    "name",
+    "president",
+    "team",
+    "minute",
+    "idea",
+    "body",
+    "information",
+    "back",
+    "parent",
+    "face",
+    "level",
+    "office",
+    "door",
+    "health",
+    "person",
+    "art",
+    "war",
+    "history",
+    "party",
+    "result",
+    "change",
+    "morning",
+    "reason",
+    "research",
+    "girl",
+    "guy",
+    "moment",
+    "air",
+    "teacher",
+    "force",
+    "education",
+]
+"""Words that are one token each in the usual encodings."""
+
+
+def words(ids: Sequence[int]) -> str:
+    """Token ids as a text of about as many tokens, for servers that take no ids. Equal beginnings stay equal."""
+    return " ".join([_WORDS[one % len(_WORDS)] for one in ids])
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How answers are drawn, the same for every target: greedy, of fixed length, as a stream with usage at its end.
@@ -107,8 +215,12 @@ def shots(
     sampling: Sampling,
     spelling: Spelling,
     texts: Sequence[Mapping[str, Any] | None] = (),
+    *,
+    as_words: bool = False,
 ) -> list[Shot]:
-    """The requests of one repetition, in order. `texts` holds, for each, the fields of a request that is sent as it is (`messages` and `tools`, or `prompt`); None or nothing: its tokens are sent."""
+    """The requests of one repetition, in order. `texts` holds, for each, the fields of a request that is sent as it is (`messages` and `tools`, or `prompt`); None or nothing: its tokens are sent, or
+    with `as_words` a chat message of as many words.
+    """
     made: list[Shot] = []
     latest: dict[str, int] = {}
     shared = sampling.fields()
@@ -116,7 +228,9 @@ def shots(
         text = texts[index] if texts else None
         if text is None:
             ids = spelling(request.prompt, request.namespace)
-            fields: dict[str, Any] = {"prompt": ids}
+            fields: dict[str, Any] = (
+                {"messages": [{"role": "user", "content": words(ids)}]} if as_words else {"prompt": ids}
+            )
             # What was generated is the server's own: for the caches it is unknown, and ends nowhere near another prompt.
             sent = _with_prompt(request, index, pack(ids))
         else:
@@ -125,7 +239,11 @@ def shots(
             {**fields, **shared, "max_tokens": sent.token_limit}, ensure_ascii=False, separators=(",", ":")
         )
         path = "/v1/chat/completions" if "messages" in fields else "/v1/completions"
-        made.append(Shot(index, sent, body.encode()[:-1], path, _before(request, requests, latest), text is None))
+        made.append(
+            Shot(
+                index, sent, body.encode()[:-1], path, _before(request, requests, latest), text is None and not as_words
+            )
+        )
         if request.session is not None:
             latest[request.session] = index
     return made

@@ -63,13 +63,15 @@ async def read_facts(client: Client, model: str | None, *, may_flush: bool) -> F
         raise Unusable(listed.error)
     if listed.status in {401, 403}:
         raise Unusable(f"GET /v1/models gives status {listed.status}: name the variable with the key in --api-key-env")
+    if model is not None and listed.status in {404, 405, 501}:
+        return Facts(model=model, names=(model,))  # a server that says nothing of itself, and is asked for no more
     value = listed.json()
     rows = value.get("data") if isinstance(value, dict) else None
     cards = [row for row in rows if isinstance(row, dict) and row.get("id")] if isinstance(rows, list) else []
     cards = [card for card in cards if isinstance(card["id"], str)]
     if not cards:
         raise Unusable(
-            f"GET /v1/models gives status {listed.status} and no list of models; an OpenAI-compatible server is expected"
+            f"GET /v1/models gives status {listed.status} and no list of models; an OpenAI-compatible server is expected (where it lists none, name one with --model)"
         )
     ids = [card["id"] for card in cards]
     if model is None and len({card.get("parent") or card["id"] for card in cards}) > 1:

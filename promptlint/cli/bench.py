@@ -45,7 +45,7 @@ _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable
     "--send",
     type=click.Choice(("auto", "text", "tokens")),
     default="auto",
-    help="Traffic with text: as it is (auto, text), or as random tokens with the same sharing.",
+    help="Traffic with text: as it is (auto, text), or as random tokens with the same sharing. A described workload: as tokens (auto), or as words in a chat message (text).",
 )
 @click.option("--tokenizer", metavar="NAME", help="Tokenizer that finds what texts share.")
 @click.option("--render", metavar="MODE", help="How messages become text for that: plain-tags, or a chat template.")

@@ -540,3 +540,30 @@ def test_from_measurement_to_advice(capsys, tmp_path):
     rates = {row["engine"]: row["requests_per_second"] for row in data["engines"]}
     assert rates["sglang"] > 2 * rates["vllm"]
     jsonschema.Draft202012Validator(PUBLISHED["advise"]()).validate(data)
+
+
+def test_a_workload_as_words_for_servers_without_token_ids(capsys):
+    with StandIn() as a:
+        data, _ = bench(capsys, "--target", a.url, *QUICK, "--concurrency", 1, "--repetitions", 2, "--send", "text")
+    assert data["status"] == "complete"
+    assert data["workload"]["sent_as"] == "text"
+    texts = [body["messages"][0]["content"] for body in a.requests]
+    assert len(texts[5].split()) == 1460  # system 1000, tools 300, context 120, question 40
+    assert texts[2].split()[:40] == texts[3].split()[:40] != texts[30].split()[:40]
+    expected = data["cells"][0]["targets"][0]["expected"]
+    assert expected["observed_hit_rate"] == pytest.approx(expected["hit_rate"], abs=0.03)
+    assert expected["requests_that_differ"] is None
+
+
+def test_a_server_that_lists_nothing_needs_the_name_of_its_model(capsys):
+    class Bare(StandIn):
+        async def _about(self, writer, path):
+            await self._send(writer, 404, {"detail": "Not Found"})
+
+    with Bare() as a:
+        data, _ = bench(capsys, "--target", a.url, *QUICK, status=2)
+        assert "--model" in data["unusable"]["A"]
+        data, _ = bench(capsys, "--target", a.url, *QUICK, "--repetitions", 1, "--model", "mine")
+    assert data["status"] == "complete"
+    assert a.requests[-1]["model"] == "mine"
+    assert "top_k" not in a.requests[-1]  # nothing that only the engines know, but the length
