@@ -16,6 +16,7 @@ from typing import Any
 
 from promptlint.caches.request import Request, pack, unpack
 from promptlint.errors import UserError
+from promptlint.traffic.synth import WORDS
 
 __all__ = ["Load", "Sampling", "Shot", "Spelling", "arrivals", "encode", "shots"]
 
@@ -47,112 +48,9 @@ class Spelling:
         return found
 
 
-_WORDS = [
-    "time",
-    "year",
-    "people",
-    "way",
-    "day",
-    "man",
-    "thing",
-    "woman",
-    "life",
-    "child",
-    "world",
-    "school",
-    "state",
-    "family",
-    "student",
-    "group",
-    "country",
-    "problem",
-    "hand",
-    "part",
-    "place",
-    "case",
-    "week",
-    "company",
-    "system",
-    "program",
-    "question",
-    "work",
-    "government",
-    "number",
-    "night",
-    "point",
-    "home",
-    "water",
-    "room",
-    "mother",
-    "area",
-    "money",
-    "story",
-    "fact",
-    "month",
-    "lot",
-    "right",
-    "study",
-    "book",
-    "eye",
-    "job",
-    "word",
-    "business",
-    "issue",
-    "side",
-    "kind",
-    "head",
-    "house",
-    "service",
-    "friend",
-    "father",
-    "power",
-    "hour",
-    "game",
-    "line",
-    "end",
-    "member",
-    "law",
-    "car",
-    "city",
-    "community",
-    "name",
-    "president",
-    "team",
-    "minute",
-    "idea",
-    "body",
-    "information",
-    "back",
-    "parent",
-    "face",
-    "level",
-    "office",
-    "door",
-    "health",
-    "person",
-    "art",
-    "war",
-    "history",
-    "party",
-    "result",
-    "change",
-    "morning",
-    "reason",
-    "research",
-    "girl",
-    "guy",
-    "moment",
-    "air",
-    "teacher",
-    "force",
-    "education",
-]
-"""Words that are one token each in the usual encodings."""
-
-
 def words(ids: Sequence[int]) -> str:
     """Token ids as a text of about as many tokens, for servers that take no ids. Equal beginnings stay equal."""
-    return " ".join([_WORDS[one % len(_WORDS)] for one in ids])
+    return " ".join([WORDS[one % len(WORDS)] for one in ids])
 
 
 @dataclass(frozen=True, slots=True)
