@@ -22,7 +22,7 @@ __all__ = ["read"]
 
 # What a file must contain to hold a root: a call that may send, a role, a slot in a long text. Only this decides on bytes.
 _WORTH_PARSING = re.compile(
-    rb"\"role\"|'role'|prompt|Prompt|PROMPT|messages|instruction|template|\.create\(|\.generate\w*\(|\.invoke\(|\.chat\(|\.complete\w*\(|llm\w*\.\w+\(|[Yy]ou are"
+    rb"\"role\"|'role'|prompt|Prompt|PROMPT|messages|instruction|template|\.create\(|\.generate\w*\(|\.invoke\(|\.chat\(|\.complete\w*\(|llm\w*\.\w+\(|[Yy]ou are|system_\w+="
 )
 
 

@@ -40,7 +40,7 @@ from promptlint.frontends.python.values import (
 from promptlint.ir import BlockKind, Confidence, Growth, Origin, Step, Text, Unresolved, Volatility
 from promptlint.source import Span
 
-__all__ = ["Calls"]
+__all__ = ["MESSAGE_LISTS", "Calls"]
 
 _CACHES = frozenset({"cache", "lru_cache", "cached", "alru_cache", "memoize", "cache_data", "cache_resource"})
 MAX_INTEREST = 3  # calls deep that are asked whether they hold text
@@ -69,7 +69,7 @@ _COMMON_CALLS = frozenset(
     }
 )
 _HEADS = frozenset({"system", "instructions", "instruction"})  # words of a name that say that a text is a system text
-_MESSAGE_LISTS = frozenset(
+MESSAGE_LISTS = frozenset(
     {"messages", "history", "chat_history", "conversation", "message_history", "dialog", "dialogue", "transcript"}
 )
 
@@ -116,9 +116,11 @@ class Calls(Methods):
         for key, value in given.items():
             named = key if isinstance(key, str) else next(iter(parameters[key + shift : key + shift + 1]), "")
             place = arguments.places.get(key, self.span_of(node, frame))
-            if isinstance(value, List) and (self._looks_like_messages(value) or named in _MESSAGE_LISTS):
+            if isinstance(value, List) and self._looks_like_messages(value):
                 turns.append(value.items)
-            elif isinstance(value, Opaque) and named in _MESSAGE_LISTS:
+            elif named in MESSAGE_LISTS and isinstance(value, List | Opaque):
+                if not isinstance(value, Opaque) or value.growth is Growth.FIXED:
+                    value = self.by_name(arguments.expressions.get(key, named), place, frame, named)
                 turns.append((Rest(value, place),))
             elif head is None and isinstance(value, Str | Opaque | Alt):
                 said = (named, arguments.expressions.get(key, ""))
@@ -433,7 +435,7 @@ class Calls(Methods):
                 made = replace(made, growth=typed.growth)
                 if all(origin.confidence == Confidence.LOW for origin in made.origins):
                     made = replace(made, origins=typed.origins)
-        if argument.arg in _MESSAGE_LISTS and made.kind is None:
+        if argument.arg in MESSAGE_LISTS and made.kind is None:
             made = replace(made, kind=BlockKind.HISTORY)
         if made.kind is BlockKind.HISTORY and made.growth is Growth.FIXED:
             made = replace(made, growth=Growth.APPEND)

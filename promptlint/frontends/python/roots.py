@@ -9,6 +9,7 @@ from typing import Any
 
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
+from promptlint.frontends.python.calls import MESSAGE_LISTS
 from promptlint.frontends.python.core import ALLOWANCE, LEAN_STEPS, BudgetError
 from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.frameworks import imported_name
@@ -113,6 +114,7 @@ _WIDE = frozenset(
         "start",
     }
 )
+_HEADS = frozenset({"system", "system_prompt", "system_message", "system_instruction", "instructions"})
 _MODELISH = frozenset(
     {
         "llm",
@@ -242,6 +244,8 @@ class Interpreter(Hooks):
                     chosen.setdefault(id(place.function), set()).add("fill")
                 elif not filling and self._may_send(name, place, imports):
                     chosen.setdefault(id(place.function), set()).add("send")
+        for caller in _pairing(module):
+            chosen.setdefault(id(caller), set()).add("send")
         for _, function, docstring in module.literals:
             if function is not None and (not docstring or function.decorators):
                 chosen.setdefault(id(function), set()).add("literal")
@@ -594,6 +598,20 @@ class Interpreter(Hooks):
                 self.stack = [frame]
                 self._keep_text(value.segments, node, frame, name)
         self.stack = []
+
+
+def _pairing(module: Module) -> Iterator[FunctionInfo]:
+    """The functions that hand a system text and a conversation to some call, under names that say so."""
+    text = module.source.text
+    if "system" not in text or not any(name in text for name in MESSAGE_LISTS):
+        return
+    for places in module.calls.values():
+        for place in places:
+            if place.function is None or len(place.node.keywords) < 2:
+                continue
+            names = {keyword.arg for keyword in place.node.keywords}
+            if not names.isdisjoint(_HEADS) and not names.isdisjoint(MESSAGE_LISTS):
+                yield place.function
 
 
 def _is_wrapper(draft: Draft) -> bool:
