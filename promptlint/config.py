@@ -72,6 +72,10 @@ class Settings:
     tokenizer: str | None = _option(
         "string", "Encoding that counts every call site; by default that of its model.", default=None
     )
+    chat_template: Path | None = _option(  # noqa: RUF009
+        "path",
+        "Chat template, or a model's folder with one, by which call sites without a known provider are rendered.",
+    )
     cache_dir: Path | None = _option("path", "Where reports are kept; .promptlint_cache at the root by default.")  # noqa: RUF009
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from promptlint.ir import BlockKind, Confidence, Volatility
 from promptlint.source import Span
 
-__all__ = ["APPLICABILITY", "PERSONAS", "SEVERITIES", "Edit", "Finding", "Fix", "Note"]
+__all__ = ["APPLICABILITY", "PERSONAS", "SEVERITIES", "Edit", "Finding", "Fix", "Note", "fingerprint"]
 
 SEVERITIES = ("low", "medium", "high")
 PERSONAS = ("regular", "pedantic", "auditor")
@@ -71,11 +71,18 @@ class Finding:
     hint: str = field(default="", compare=False)  # shown in `full` only
 
     def fingerprint(self, occurrence: int = 0) -> str:
-        """Stable under moved lines: rule, path, function, normalised expression, and which of several equal ones it is."""
-        normalised = "".join(self.expression.split())
-        text = "\0".join((self.rule, self.span.path, self.function, normalised, str(occurrence)))
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        """Stable under moved lines; see `fingerprint`."""
+        return fingerprint(self.rule, self.span.path, self.function, self.expression, occurrence)
 
     def at(self, span: Span) -> Finding:
         """The same finding at another place."""
         return replace(self, span=span)
+
+
+def fingerprint(rule: str, path: str, function: str, expression: str, occurrence: int = 0) -> str:
+    """What makes a finding the same one in another revision: rule, path from the project root, function, expression without its blanks, and which of
+    several equal ones it is. No line is in it, and no number that depends on other code.
+    """
+    normalised = "".join(expression.split())
+    text = "\0".join((rule, path, function, normalised, str(occurrence)))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -37,6 +37,7 @@ __all__ = [
     "Repeat",
     "Segment",
     "Step",
+    "TemplateLayout",
     "TemplateVerdict",
     "Text",
     "Unread",
@@ -341,6 +342,23 @@ class TemplateVerdict:
     reusable_share: float
     date_line: int = 0
     lost_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLayout:
+    """Where a chat template writes what stands beside the messages, as rendering showed it.
+
+    `front` are the block kinds (system, tools) ahead of the first question, in rendered order; `late` those that stand behind the history, at the newest user
+    message. A kind that the template does not write is in neither. `date`: never, always, without-system (as in TemplateVerdict);
+    `date_at` is how many kinds of `front` stand ahead of the date, `date_line` the line that prints it.
+    """
+
+    path: str
+    front: tuple[BlockKind, ...] = ()
+    late: tuple[BlockKind, ...] = ()
+    date: str = "never"
+    date_at: int = 0
+    date_line: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,7 +352,8 @@ def _facts(  # each is a result that the facts are read from
         after = other / tuned.requests_per_second if base.engine == "vllm" else tuned.requests_per_second / other
         facts |= {"engine_gain_tuned": after, "engine_gain_tuned_low": after * low}
     if facts["measured"]:
-        facts["measured_ratio"] = workload.measured["sglang"] / workload.measured["vllm"]
+        plain = workload.measured["sglang"] / workload.measured["vllm"]
+        facts["measured_ratio"] = plain if workload.measured_ratio is None else workload.measured_ratio
     elif workload.measured:
         raise UserError(
             f"{workload.source or workload.name}: measured: requests a second of both engines are needed to compare them"
@@ -439,6 +440,7 @@ def _reasons(facts: Facts, workload: Workload, verdict: Verdict, book: RuleBook)
     asked = (*_ALWAYS, "measured_ratio", "prompts.hit_rate_gain") if facts["plain_attention"] else _UNMODELLED
     names = [name for name in dict.fromkeys((*decided, *asked)) if name in facts and name != "plain_attention"]
     reasons = [Reason(name, facts[name], *_unit(name, book)) for name in names]
+    reasons = [replace(one, source=workload.measured_words) if one.fact == "measured_ratio" else one for one in reasons]
     if workload.structured:
         potential = (
             1 / (1 - workload.structured * workload.forced)

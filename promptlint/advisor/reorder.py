@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from promptlint.analysis import CallSite
 from promptlint.analysis.estimate import hit_rate
+from promptlint.analysis.layout import TEMPLATE_DATE
 from promptlint.analysis.render import Item, Rendered
 from promptlint.catalog.profiles import Profile
 from promptlint.catalog.providers import Terms
@@ -79,6 +80,8 @@ class _Part:
         """How long the part lives, shortest last. A value that is only guessed keeps its place beside fixed text, and so does one that a process keeps: it costs nothing there."""
         if self.append:
             return Volatility.SESSION + 0.5
+        if all(isinstance(item.node, Hole) and item.node.name == TEMPLATE_DATE for item in self.items):
+            return 0.0  # the template's own: no edit of the prompt moves it
         return float(self.own) if self.sure and self.own > Volatility.PROCESS else 0.0
 
     @property
@@ -270,11 +273,20 @@ def _sorted(parts: Sequence[_Part], shared: dict[str, int]) -> list[_Part]:
             # What came from elsewhere stands ahead of the question: examples and context before what is asked.
             region.sort(key=lambda part: (part.rank, part.items[0].kind is BlockKind.QUESTION))
         regions[number] = _common(region, shared)
-    placed = [part for region in regions for part in region]
+    placed = [part for number in _region_order(parts) for part in regions[number]]
     if parts and _is_cue(parts[-1]):
         placed.remove(parts[-1])
         placed.append(parts[-1])
     return placed
+
+
+def _region_order(parts: Sequence[_Part]) -> list[int]:
+    """Where the tools stand is not the prompt's to decide but the provider's or the chat template's: they stay behind what is rendered ahead of them."""
+    seen = list(dict.fromkeys(part.region for part in parts))
+    order = [region for region in range(5) if region != _TOOLS]
+    ahead = seen[: seen.index(_TOOLS)] if _TOOLS in seen else []
+    order.insert(max((order.index(region) + 1 for region in ahead), default=0), _TOOLS)
+    return order
 
 
 def _is_cue(part: _Part) -> bool:

@@ -99,6 +99,8 @@ class Workload:
     measured: Mapping[str, float] = field(
         default_factory=dict
     )  # requests a second by engine, from a run of the user's own
+    measured_ratio: float | None = None  # SGLang's over vLLM's that may be counted on; None: as measured
+    measured_words: str = "your own measurement"
     source: str = ""
     extra_rules: tuple[Path, ...] = ()  # the user's own folders with models, GPUs, providers
 
@@ -199,7 +201,7 @@ def _refuse_repeated_keys(text: bytes, path: Path) -> None:
 
 
 def _workload(path: Path, data: Mapping[str, Any], number: int) -> Workload:
-    known = {item.name for item in fields(Workload)} - {"source", "extra_rules"}
+    known = {item.name for item in fields(Workload)} - {"source", "extra_rules", "measured_ratio", "measured_words"}
     for key in data:
         if key not in known:
             close = difflib.get_close_matches(str(key), known, n=1)

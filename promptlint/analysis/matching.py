@@ -11,8 +11,9 @@ for each distinct text; only call sites found so are tried.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -173,6 +174,11 @@ def _steps(prompt: Prompt) -> tuple[list[_Step], list[Hole], bool]:
     return steps, holes, certain
 
 
+def _inner(text: str) -> str:
+    """The text without the words at its edges; all of it where nothing else is in it."""
+    return re.sub(r"^\w+\W*|\W*\w+$", "", text) or text
+
+
 def _ordered(prompt: Prompt) -> Sequence[BlockNode]:
     """Blocks in rendered order: the system text ahead of the messages where the provider renders it so."""
     if not prompt.render_order:
@@ -190,9 +196,18 @@ def _ordered(prompt: Prompt) -> Sequence[BlockNode]:
 
 
 class Matcher:
-    """The call sites of a reading, ready to be looked up. `ids` gives the report's id of each prompt (repeated ones carry `#2`)."""
+    """The call sites of a reading, ready to be looked up. `ids` gives the report's id of each prompt (repeated ones carry `#2`).
 
-    def __init__(self, prompts: Sequence[Prompt], ids: Sequence[str] | None = None) -> None:
+    `disguise` turns a text of the code into what stands in requests whose words were replaced word by word; a word at a text's edge, to which a value may be joined, is
+    then left out.
+    """
+
+    def __init__(
+        self,
+        prompts: Sequence[Prompt],
+        ids: Sequence[str] | None = None,
+        disguise: Callable[[str], str] | None = None,
+    ) -> None:
         names = ids if ids is not None else [prompt.id for prompt in prompts]
         self.by_id: dict[str, _Pattern] = {}
         self._grams: dict[str, list[_Pattern]] = defaultdict(list)
@@ -200,6 +215,8 @@ class Matcher:
         usable: list[tuple[_Pattern, list[str]]] = []
         for name, prompt in zip(names, prompts, strict=True):
             steps, tail, certain = _steps(prompt)
+            if disguise is not None:
+                steps = [replace(step, text=disguise(_inner(step.text))) for step in steps]
             fixed = sum(len(step.text) for step in steps if not step.optional)
             pattern = _Pattern(name, prompt, tuple(steps), tuple(tail), certain, fixed)
             self.by_id[name] = pattern

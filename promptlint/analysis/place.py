@@ -9,7 +9,7 @@ literal is resumed behind it.
 from __future__ import annotations
 
 from promptlint.analysis.render import Item, Rendered
-from promptlint.ir import Hole, Text, Volatility, text_of
+from promptlint.ir import Block, Choice, Hole, Segment, Text, Volatility, text_of
 from promptlint.source import Span
 
 __all__ = ["MIN_TOKENS_INSIDE", "primary_location"]
@@ -39,11 +39,22 @@ def primary_location(rendered: Rendered, item: Item, volatility: Volatility) -> 
         if _touches(place, before, after):
             return place
     # A value that is a whole message has no text beside it: the element of the list is what would have to move.
-    element = (
-        item.block.placed if item.block and not any(_is_words(text) for text in text_of(item.block.segments)) else None
-    )
+    element = item.block.placed if item.block and _is_whole(item.block) else None
     in_code = places[0].path.endswith((".py", ".pyi"))
     return element if element is not None and in_code else places[0]
+
+
+def _is_whole(block: Block) -> bool:
+    """Whether a block is one value: no words beside it, and no other value."""
+    return _values(block.segments) < 2 and not any(_is_words(text) for text in text_of(block.segments))
+
+
+def _values(segments: tuple[Segment, ...]) -> int:
+    """How many values stand side by side."""
+    return sum(
+        max(map(_values, segment.arms)) if isinstance(segment, Choice) else not isinstance(segment, Text)
+        for segment in segments
+    )
 
 
 def _is_words(text: Text) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any
 
 from promptlint.analysis.assumptions import Assumptions, count_tokens
+from promptlint.analysis.layout import laid_out, layout_of
 from promptlint.catalog.providers import Terms, page_for, pick, resolve
 from promptlint.ir import (
     Block,
@@ -166,16 +168,23 @@ class Rendered:
 def render(prompt: Prompt, assumptions: Assumptions, site_id: str = "") -> Rendered:
     """The prompt in the order in which the provider renders its blocks; written order where that is not known."""
     encoding = assumptions.encoding(prompt.model)
-    terms = terms_of(prompt)
+    terms = terms_of(prompt, assumptions.extra_rules)
     order = prompt.render_order
     if not order and terms is not None and "tools" in terms.render_order:
         order = (BlockKind.TOOLS,)  # system messages keep their place in the list
+    blocks = _ordered(prompt.blocks, order)
     walker = _Walker(assumptions, encoding)
-    walker.blocks(_ordered(prompt.blocks, order), Volatility.STATIC)
+    if (layout := layout_of(prompt, assumptions, terms)) is None:
+        walker.blocks(blocks, Volatility.STATIC)
+    else:
+        head, late, newest = laid_out(blocks, layout)
+        before = walker.blocks(head, Volatility.STATIC)
+        moving = _Context(floor=Volatility.TURN, over_floor=Volatility.TURN)
+        walker.blocks(newest, walker.blocks(late, before, moving))
     return Rendered(prompt, site_id or prompt.id, tuple(walker.items), walker.longest, encoding, assumptions, terms)
 
 
-def terms_of(prompt: Prompt) -> Terms | None:
+def terms_of(prompt: Prompt, extra_rules: tuple[Path, ...] = ()) -> Terms | None:
     """The cache terms of the call site's provider. None unless the model is one of that provider's: an OpenAI client often talks to another server.
 
     LiteLLM's model names the provider ("anthropic/claude-..."); elsewhere such a prefix is a repository of weights. A marker for the whole request stands at the end of its last block.
@@ -185,7 +194,7 @@ def terms_of(prompt: Prompt) -> Terms | None:
     provider = prompt.provider
     if not provider and "/" in prompt.model and prompt.sink.startswith("litellm"):
         provider = prompt.model.split("/", 1)[0]
-    page = page_for(provider, prompt.model) if provider else None
+    page = page_for(provider, prompt.model, extra_rules) if provider else None
     named = provider is not None and page is not None and (provider in page.words or provider == page.name)
     if page is None or not named or (page.models and not pick(dict.fromkeys(page.models, True), prompt.model, False)):
         return None

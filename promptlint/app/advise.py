@@ -13,10 +13,11 @@ from promptlint.advisor.estimate import MAX_REPLICAS, Given, Lever
 from promptlint.advisor.prompts_alone import Order, OrdersAdvice, judge
 from promptlint.advisor.verdict import RuleBook, load_rule_book
 from promptlint.advisor.workload import Workload, default_requests, load_workloads, tokens_of, with_changes
+from promptlint.app.measured import Measured, load_measured
 from promptlint.errors import UserError
 from promptlint.report.advise import Advice, EngineRow, LeverRow, ReasonRow, Reordering, StructuredRow, VerdictRow
 
-__all__ = ["Asked", "load_measured", "run"]
+__all__ = ["Asked", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,17 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
     elif asked.apply_order or asked.write_traffic:
         raise UserError("--apply-order and --write-traffic need --traffic")
     pools: list[PoolAdvice] = []
+    measured = load_measured(asked.measured) if asked.measured is not None else None
     if asked.workload is not None:
         for workload in load_workloads(asked.workload, described=said.given is None):
             if progress:
                 progress(f"simulating {workload.name}")
             pools.append(
                 advise_pool(
-                    _changed(workload, asked, said.current), book, tipping=not asked.no_tipping, given=said.given
+                    _changed(workload, asked, said.current, measured),
+                    book,
+                    tipping=not asked.no_tipping,
+                    given=said.given,
                 )
             )
             said.causes += [vars_of(cause) for cause in pools[-1].causes]
@@ -80,7 +85,7 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
         __version__,
         tuple(_verdict(pool) for pool in pools) or tuple(_orders_verdict(one) for one in said.verdicts),
         tuple(row for pool in pools for row in _levers(pool)),
-        tuple(row for pool in pools for row in _engines(pool, book)),
+        tuple(row for pool in pools for row in _engines(pool, book, measured)),
         (*said.reorderings, *(row for pool in pools for row in _reordering(pool))),
         {**said.assumptions, **_assumptions(pools, book, given=said.given is not None)},
         tuple(book.text()),
@@ -536,44 +541,17 @@ def _write(records: Sequence[Any], path: Path) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _changed(workload: Workload, asked: Asked, current: str | None) -> Workload:
+def _changed(workload: Workload, asked: Asked, current: str | None, measured: Measured | None) -> Workload:
     """The workload with what the command line says, and with the engine that the code's own sinks show where the file names none."""
     changes: dict[str, Any] = {"extra_rules": asked.extra_rules} if asked.extra_rules else {}
     if asked.current is not None:
         changes["current"] = asked.current
     elif workload.current == "none" and current in {"vllm", "sglang"}:
         changes["current"] = current
-    if asked.measured is not None:
-        changes["measured"] = load_measured(asked.measured)
+    if measured is not None:
+        changes |= {"measured": measured.requests_per_second, "measured_ratio": measured.ratio}
+        changes |= {"measured_words": measured.words} if measured.words else {}
     return with_changes(workload, **changes) if changes else workload
-
-
-def load_measured(path: Path) -> dict[str, float]:
-    """Requests a second by engine, from `promptlint bench` or written by hand: {"sglang": 12.1, "vllm": 11.0}, or {"targets": [{"engine", "requests_per_second"}]}.
-
-    Raises UserError for a file that holds neither.
-    """
-    import json
-
-    try:
-        data = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UserError(f"{path}: not valid JSON: {error}") from error
-    if isinstance(data, dict) and isinstance(data.get("targets"), list):
-        data = {row.get("engine"): row.get("requests_per_second") for row in data["targets"] if isinstance(row, dict)}
-    if not isinstance(data, dict):
-        raise UserError(f'{path}: requests a second by engine are expected, e.g. {{"sglang": 12.1, "vllm": 11.0}}')
-    found = {}
-    for engine in ("sglang", "vllm"):
-        value = data.get(engine)
-        if isinstance(value, dict):
-            value = value.get("requests_per_second")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise UserError(f"{path}: {engine}: requests a second above 0 are expected, not {value!r}")
-        found[engine] = float(value)
-    return found
 
 
 def _verdict(pool: PoolAdvice) -> VerdictRow:
@@ -624,7 +602,24 @@ def _levers(pool: PoolAdvice) -> list[LeverRow]:
     ]
 
 
-def _engines(pool: PoolAdvice, book: RuleBook) -> list[EngineRow]:
+def _engines(pool: PoolAdvice, book: RuleBook, measured: Measured | None) -> list[EngineRow]:
+    """The engines as simulated; where the user has measured them, as measured."""
+    if measured is not None and measured.engines:
+        return [
+            EngineRow(
+                pool.workload.name,
+                engine,
+                "measured",
+                one.hit_rate,
+                one.prefill_tokens,
+                one.requests_per_second,
+                (one.requests_per_second,) * 2,
+                one.ttft_p50_ms,
+                one.ttft_p99_ms,
+                {},
+            )
+            for engine, one in sorted(measured.engines.items())
+        ]
     low, high = book.thresholds["engine_factor_low"], book.thresholds["engine_factor_high"]
     rows = []
     for result in pool.engines:

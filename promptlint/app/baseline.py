@@ -1,8 +1,10 @@
 """Findings that are known and accepted for now: kept by fingerprint in a file, or taken from a revision.
 
 A baseline lets a project with old findings fail on new ones only. A fingerprint holds rule, path from the project root, function and
-expression, and no line, so a finding that only moved down the file is still known. What is in the baseline and no longer found is
-reported as fixed, so that the file can be written anew.
+expression, and no line, so a finding that only moved down the file is still known. Where its file is gone, the same finding in another file, in
+the same function, is taken to have moved there, each for one. A function that moved to another file that goes on existing is not: that may as well be
+the same mistake made again. What is in the baseline, could have been reported and is no longer found is reported as fixed, so that the file can be
+written anew.
 """
 
 from __future__ import annotations
@@ -10,23 +12,24 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from promptlint.app.check import Request, check, selected_rules
+from promptlint.app.check import Request, check, wanting
 from promptlint.app.discovery import absolute
 from promptlint.app.revision import checked_out
 from promptlint.config import Settings
 from promptlint.errors import UserError
-from promptlint.finding import SEVERITIES
-from promptlint.report.model import BaselineItem, CheckReport, KnownItem
+from promptlint.finding import SEVERITIES, fingerprint
+from promptlint.report.model import BaselineItem, CheckReport, FindingItem, KnownItem
 from promptlint.report.schema import object_schema
 
 __all__ = ["SCHEMA", "apply", "baseline_schema", "known_at", "read", "write"]
 
 SCHEMA = "promptlint.baseline/1"
+_MOST = 100  # equal findings of one function that are told apart
 
 
 def read(path: Path) -> tuple[KnownItem, ...]:
@@ -64,15 +67,17 @@ def write(path: Path, report: CheckReport, settings: Settings, request: Request)
 
 
 def known_at(revision: str, settings: Settings, request: Request) -> tuple[KnownItem, ...]:
-    """The findings of the same paths at a git revision, under the same settings. Paths that do not exist there have none.
+    """The findings of the same paths at a git revision, under the same settings; where one of them does not exist there, of the whole project, for it may
+    have had another name.
 
     Raises UserError when there is no repository or no such revision.
     """
     with checked_out(revision, settings.root) as checkout:
-        there = checkout.request(request)
+        there, moved = checkout.request(request), checkout.settings(settings)
+        if len(there.paths) < len(request.paths):
+            there = replace(there, paths=(moved.root,) if moved.root.exists() else ())
         if not there.paths:
             return ()
-        moved = checkout.settings(settings)
         return _known(check(moved, there, use_cache=False), moved, there)
 
 
@@ -90,16 +95,25 @@ def _from_root(shown: str, settings: Settings, request: Request) -> str:
 def apply(report: CheckReport, known: Iterable[KnownItem], settings: Settings, request: Request) -> CheckReport:
     """The report without known findings, which are counted, and with those that are fixed.
 
-    Fixed means: known, in the paths and rules of this run, and not found any more (also when it is suppressed now).
+    Fixed means: known, in a file and of a rule that this run looked at, and not found any more. What is only hidden or suppressed now is neither.
     """
     by_print = {item.fingerprint: item for item in known}
-    kept = tuple(finding for finding in report.findings if finding.fingerprint not in by_print)
     found = {finding.fingerprint for finding in report.findings}
-    rules = selected_rules(settings)
+    missing = [
+        item for item in by_print.values() if item.fingerprint not in found and item.fingerprint not in report.withheld
+    ]
+    new = [finding for finding in report.findings if finding.fingerprint not in by_print]
+    moved = _moved(missing, new, settings)
+    kept = tuple(finding for finding in new if finding.fingerprint not in moved)
+    unread = {_from_root(item.path, settings, request) for item in report.unsupported}
+    wanted = wanting(settings)
     fixed = tuple(
         item
-        for item in by_print.values()
-        if item.fingerprint not in found and item.rule in rules and _looked_at(item, settings, request)
+        for item in missing
+        if item not in moved.values()
+        and item.path not in unread
+        and wanted(item.rule, item.path)
+        and _looked_at(item, settings, request)
     )
     severities = Counter(finding.severity for finding in kept)
     return replace(
@@ -108,6 +122,29 @@ def apply(report: CheckReport, known: Iterable[KnownItem], settings: Settings, r
         summary=replace(report.summary, findings={word: severities[word] for word in reversed(SEVERITIES)}),
         baseline=BaselineItem(len(report.findings) - len(kept), fixed),
     )
+
+
+def _moved(missing: Iterable[KnownItem], new: Sequence[FindingItem], settings: Settings) -> dict[str, KnownItem]:
+    """New findings, by fingerprint, that would be known if they stood in a file that is gone: a renamed file or folder."""
+    moved: dict[str, KnownItem] = {}
+    for item in missing:
+        if (settings.root / item.path).exists():
+            continue
+        for finding in new:
+            if finding.fingerprint not in moved and _is_moved(item, finding):
+                moved[finding.fingerprint] = item
+                break
+    return moved
+
+
+def _is_moved(item: KnownItem, finding: FindingItem) -> bool:
+    """Whether the finding would have the item's fingerprint in the item's file."""
+    if finding.rule != item.rule or finding.expression.split() != item.expression.split():
+        return False
+    places = (
+        fingerprint(item.rule, item.path, finding.function, finding.expression, number) for number in range(_MOST)
+    )
+    return item.fingerprint in places
 
 
 def baseline_schema() -> dict[str, Any]:

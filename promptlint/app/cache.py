@@ -35,7 +35,7 @@ from promptlint.report import model
 if TYPE_CHECKING:
     from promptlint.app.check import Request
 
-__all__ = ["FOLDER", "Cache", "clear"]
+__all__ = ["FOLDER", "Cache", "clear", "make_folder"]
 
 FOLDER = ".promptlint_cache"
 MAX_ENTRIES = 64  # the oldest ones beyond are removed
@@ -87,7 +87,7 @@ class Cache:
         files = {str(path): known.get(path) or _digest(path) for path in sorted(read - self.overlaid)}
         content = json.dumps({"files": files, "report": model.dump(report)}, separators=(",", ":"))
         with contextlib.suppress(OSError):
-            _prepare(self.folder)
+            make_folder(self.folder)
             _write(self.path, content)
             self._store_counts()
             _prune(self.folder)
@@ -160,7 +160,7 @@ def _digest(path: Path) -> str:
         return f"unreadable {error.errno}"
 
 
-def _prepare(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Create the folder, marked for git and for backup tools as something to leave out."""
     if folder.is_dir():
         return

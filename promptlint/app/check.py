@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from promptlint import __version__
 from promptlint.analysis import Assumptions, CallSite
 from promptlint.app.discovery import Discovery, absolute, discover, matches_glob
+from promptlint.app.local_templates import layouts
 from promptlint.app.suppress import Suppression, read_suppressions
 from promptlint.catalog.rules import CATEGORIES, Rule, Rules, load_rules
 from promptlint.checks.runner import CheckResult, run
@@ -33,13 +36,17 @@ __all__ = [
     "assumptions_of",
     "check",
     "check_with_analysis",
+    "fix_item",
     "read_project",
+    "report_of",
     "resolve_rules",
     "selected_rules",
+    "wanting",
 ]
 
 UNUSED = "unused-suppression"
 NO_REASON = "suppression-without-reason"
+MANY_FILES = 150  # files of a project from which a process of its own for those that are no Python pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +98,13 @@ def check(settings: Settings, request: Request, *, use_cache: bool = True) -> mo
 
 def check_with_analysis(settings: Settings, request: Request) -> tuple[model.CheckReport, Analysis]:
     """The same without a cache, together with what was read: for who needs the prompts too. Raises UserError as `check` does."""
-    selection = _Selection(settings, load_rules(settings.extra_rules))
     analysis = analyse(settings, request)
-    return _report(analysis, request, selection), analysis
+    return report_of(settings, request, analysis), analysis
+
+
+def report_of(settings: Settings, request: Request, analysis: Analysis) -> model.CheckReport:
+    """The report of what was read and found. Raises UserError for a wrong rule name."""
+    return _report(analysis, request, _Selection(settings, load_rules(settings.extra_rules)))
 
 
 def find(settings: Settings, request: Request) -> Discovery:
@@ -122,7 +133,10 @@ def analyse(settings: Settings, request: Request, discovery: Discovery | None = 
             from promptlint.app.traffic import measured_reading
 
             reading = measured_reading(reading, request.traffic)
-        assumptions = assumptions_of(settings)
+        assumptions = replace(
+            assumptions_of(settings),
+            layouts=layouts(project, reading.prompts, settings.tokenizer, settings.chat_template),
+        )
         rules = load_rules(settings.extra_rules)
         return Analysis(project, discovery, reading, run(reading, rules, assumptions), assumptions, rules)
 
@@ -133,22 +147,16 @@ def assumptions_of(settings: Settings) -> Assumptions:
 
     if settings.tokenizer is not None:
         tokenizers.get(settings.tokenizer)
-    return Assumptions.default(settings.profile, settings.tokenizer)
+    return replace(Assumptions.default(settings.profile, settings.tokenizer), extra_rules=settings.extra_rules)
 
 
 def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path, ...] = ()) -> Reading:
     """All front ends over one project. A template that Python fills is read there, with its values; the others are read on their own."""
-    from promptlint.frontends import chat_template, jinja, prompt_file, python
+    from promptlint.frontends import chat_template, jinja, python
 
-    reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules)
-    alone = Reading()
-    if discovery.jinja:
-        alone += jinja.read(project, discovery.jinja)
-    if discovery.prompts:
-        alone += prompt_file.read(project, discovery.prompts, templates=jinja.read_template)
-    if discovery.jinja or discovery.prompts:
-        alone += chat_template.read(project, (*discovery.jinja, *discovery.prompts))
-    alone += chat_template.read_inline(reading.prompts)
+    with _reading_alone(project, discovery) as finish:
+        reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules)
+        alone = finish() + chat_template.read_inline(reading.prompts)
     filled = {
         (text.span.path, text.span.line)
         for prompt in reading.prompts
@@ -161,6 +169,46 @@ def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path
         if not any((prompt.path, line) in filled for line in range(prompt.span.line, prompt.span.end_line + 1))
     )
     return reading + replace(alone, prompts=left)
+
+
+def _alone(project: Project, discovery: Discovery) -> Reading:
+    """The files that are no Python, each on its own."""
+    from promptlint.frontends import chat_template, jinja, prompt_file
+
+    alone = Reading()
+    if discovery.jinja:
+        alone += jinja.read(project, discovery.jinja)
+    if discovery.prompts:
+        alone += prompt_file.read(project, discovery.prompts, templates=jinja.read_template)
+    if discovery.jinja or discovery.prompts:
+        alone += chat_template.read(project, (*discovery.jinja, *discovery.prompts))
+    return alone
+
+
+@contextmanager
+def _reading_alone(project: Project, discovery: Discovery) -> Iterator[Callable[[], Reading]]:
+    """Read what is no Python while the caller reads Python: in a process of its own when there is much to read, else when it is asked for."""
+    from promptlint.frontends import workers
+
+    def work(channel: workers.Channel) -> None:
+        channel.send((_alone(project, discovery), project.learned()))
+
+    many = len(discovery.files) >= MANY_FILES and len(discovery.jinja) + len(discovery.prompts) > 0
+    helper = workers.start(work) if many and workers.cores() > 1 else None
+    if helper is None:
+        yield lambda: _alone(project, discovery)
+        return
+
+    def finish() -> Reading:
+        try:
+            reading, learned = helper.receive()
+        except workers.LostError:
+            return _alone(project, discovery)
+        project.learn(learned)
+        return cast("Reading", reading)
+
+    with helper:
+        yield finish
 
 
 def resolve_rules(names: Iterable[str], rules: Rules, where: str) -> frozenset[str]:
@@ -188,6 +236,11 @@ def selected_rules(settings: Settings) -> frozenset[str]:
     selected = resolve_rules(settings.select or ("all",), rules, f"{where} select".strip())
     selected |= resolve_rules(settings.extend_select, rules, f"{where} extend-select".strip())
     return selected - resolve_rules(settings.ignore, rules, f"{where} ignore".strip())
+
+
+def wanting(settings: Settings) -> Callable[[str, str], bool]:
+    """Whether a rule (by name) is asked for in a file (path from the project root). Raises UserError for an unknown name in the settings."""
+    return _Selection(settings, load_rules(settings.extra_rules)).wants
 
 
 class _Selection:
@@ -233,7 +286,8 @@ class _Paths:
 def _report(analysis: Analysis, request: Request, selection: _Selection) -> model.CheckReport:
     paths = _Paths(analysis)
     kept, suppressed, hidden = _filtered(analysis, request, selection, paths)
-    items = _items(kept, analysis, paths)
+    prints = _fingerprints([*kept, *suppressed, *hidden], paths)
+    items = tuple(_item(finding, prints[id(finding)], analysis) for finding in kept)
     sites = [
         site for site in analysis.result.call_sites if _is_call_site(site.prompt) and site.prompt.path in paths.given
     ]
@@ -253,7 +307,7 @@ def _report(analysis: Analysis, request: Request, selection: _Selection) -> mode
             _template(verdict) for verdict in analysis.reading.templates if verdict.path in paths.given
         ),
         unsupported=unsupported,
-        suppressed=suppressed,
+        suppressed=len(suppressed),
         summary=model.Summary(
             files=len(files),
             parsed=len(parsed),
@@ -262,11 +316,12 @@ def _report(analysis: Analysis, request: Request, selection: _Selection) -> mode
             read_partly=readings["partly"],
             not_read=readings["not"],
             findings={severity: severities[severity] for severity in ("high", "medium", "low")},
-            hidden=hidden,
+            hidden=len(hidden),
             texts=sum(not _is_call_site(prompt) and prompt.path in paths.given for prompt in analysis.reading.prompts),
         ),
         rules={name: _card(analysis.rules[name]) for name in sorted({item.rule for item in items})},
         unusable=bool(refused) and files <= refused,
+        withheld=tuple(sorted(prints[id(finding)] for finding in (*suppressed, *hidden))),
     )
 
 
@@ -282,12 +337,13 @@ def _readable(discovery: Discovery) -> Iterator[Path]:
 
 def _filtered(
     analysis: Analysis, request: Request, selection: _Selection, paths: _Paths
-) -> tuple[list[Finding], int, int]:
-    """Shown findings in order, and how many were suppressed and hidden."""
+) -> tuple[list[Finding], list[Finding], list[Finding]]:
+    """Shown findings in order, suppressed ones, and hidden ones."""
     notes = _suppressions(analysis, paths)
     used: set[Suppression] = set()
     kept: list[Finding] = []
-    suppressed = hidden = 0
+    suppressed: list[Finding] = []
+    hidden: list[Finding] = []
     for finding in analysis.result.findings:
         if not _in_scope(finding, request, paths) or not selection.wants(
             finding.rule, paths.relative(finding.span.path)
@@ -296,16 +352,16 @@ def _filtered(
         allowing = [note for note in notes.get(finding.span.path, ()) if _allows(note, finding, analysis.rules)]
         used.update(allowing)
         if not selection.shows(finding):
-            hidden += 1
+            hidden.append(finding)
         elif allowing:
-            suppressed += 1
+            suppressed.append(finding)
         else:
             kept.append(finding)
     for finding in _housekeeping(notes, used, analysis.rules, selection, paths):
         if selection.shows(finding):
             kept.append(finding)
         else:
-            hidden += 1
+            hidden.append(finding)
     kept.sort(key=lambda each: (-each.tokens_lost, each.span, each.rule, each.expression))
     return kept, suppressed, hidden
 
@@ -377,8 +433,10 @@ def _remark(rule: Rule, span: Span, message: str, expression: str) -> Finding:
     )
 
 
-def _items(findings: Sequence[Finding], analysis: Analysis, paths: _Paths) -> tuple[model.FindingItem, ...]:
-    """Findings in report form. Fingerprints count equal findings from the top of the file, not in order of cost."""
+def _fingerprints(findings: Sequence[Finding], paths: _Paths) -> dict[int, str]:
+    """By id of the object. Equal findings are counted from the top of the file, also those that are not shown, so that neither cost, persona nor a
+    suppression of one changes the fingerprint of another.
+    """
     occurrences: Counter[tuple[str, ...]] = Counter()
     prints: dict[int, str] = {}
     for finding in sorted(findings, key=lambda each: (each.span, each.rule)):
@@ -386,7 +444,7 @@ def _items(findings: Sequence[Finding], analysis: Analysis, paths: _Paths) -> tu
         key = (finding.rule, finding.span.path, finding.function, "".join(finding.expression.split()))
         prints[id(finding)] = anchored.fingerprint(occurrences[key])
         occurrences[key] += 1
-    return tuple(_item(finding, prints[id(finding)], analysis) for finding in findings)
+    return prints
 
 
 def _item(finding: Finding, fingerprint: str, analysis: Analysis) -> model.FindingItem:
@@ -413,11 +471,12 @@ def _item(finding: Finding, fingerprint: str, analysis: Analysis) -> model.Findi
         hit_rate_if_fixed=finding.hit_rate_if_fixed,
         trace=tuple(_place(note) for note in finding.trace),
         related=tuple(_place(note) for note in finding.related),
-        fix=_fix(finding.fix),
+        fix=fix_item(finding.fix),
         fingerprint=fingerprint,
         help=finding.help,
         hint=finding.hint,
         source=source.line_text(span.line) if source is not None else "",
+        function=finding.function,
     )
 
 
@@ -425,7 +484,8 @@ def _place(note: Note) -> model.Place:
     return model.Place(note.span.path, note.span.line, note.span.column, note.note, note.call_site)
 
 
-def _fix(fix: Fix | None) -> model.FixItem | None:
+def fix_item(fix: Fix | None) -> model.FixItem | None:
+    """A fix in report form."""
     if fix is None:
         return None
     spans = [(edit.span, edit.text) for edit in fix.edits]

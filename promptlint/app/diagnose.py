@@ -8,11 +8,12 @@ from pathlib import Path
 
 from promptlint.advisor.diagnose import Diagnosis, Origin, diagnose
 from promptlint.advisor.diagnose.likely import likely, timing
-from promptlint.advisor.diagnose.markers import markers
+from promptlint.advisor.diagnose.markers import is_marked, markers
 from promptlint.advisor.diagnose.observed import Factor, Site
 from promptlint.analysis.matching import Matcher, offset_of
 from promptlint.app.traffic import Tokens, code_matcher, token_counter
 from promptlint.errors import UserError
+from promptlint.tokenizers import DISGUISED
 from promptlint.traffic.parts import Part, parts_of
 from promptlint.traffic.read import Problem, Traffic, load
 from promptlint.traffic.record import Record
@@ -37,13 +38,17 @@ def run(
     if not records:
         first = f"; first problem: {traffic.problems[0]}" if traffic.problems else ""
         raise UserError(f"no request could be read from {' '.join(str(path) for path in traffic.paths)}{first}")
-    name = tokenizer or _encoding(records)
+    name = tokenizer or (DISGUISED if any(record.disguised for record in records) else _encoding(records))
     count = token_counter(Tokens().segments(name))
-    found = diagnose(records, count, tokenizer=name, origin=_origin(code_matcher(code)) if code else None)
+    found = diagnose(records, count, tokenizer=name, origin=_origin(code_matcher(code, records)) if code else None)
     for place in found.too_deep:
         traffic.problem(place, "nested too deeply", "messages")
     known = [record for record in records if record.is_request and record.place not in found.too_deep]
-    totals = [sum(count(part.text) for part in parts_of(record)) for record in known] if observed is not None or found.observed_hit_rate is not None else [0] * len(known)  # fmt: skip
+    # Counting costs time: where no rate is to be explained, only what the markers are judged by is counted.
+    rated = observed is not None or found.observed_hit_rate is not None
+    totals = [
+        sum(count(part.text) for part in parts_of(record)) if rated or is_marked(record) else 0 for record in known
+    ]
     files = " ".join(str(path) for path in traffic.paths)
     causes = likely(found, timing(known, totals), files, observed)
     # What the markers show is certain; the others are guesses that explain a low rate.

@@ -84,6 +84,7 @@ def _analysed(name: str, commit: str | None, settings: Settings, request: Reques
     orders = tuple(
         OrderItem(each.call_site, each.before, each.after, each.hit_rate_now, each.hit_rate_then)
         for each in propose_all(analysis.result.call_sites)
+        if each.by_terms  # other proposals count in the hit rates of a server of one's own, which stand nowhere else in the report
     )
     return Side(name, commit, report, orders, tuple(analysis.result.call_sites))
 
@@ -113,7 +114,7 @@ def compare(base: Side, head: Side, found: tuple[VerdictItem, ...] = (), traffic
         verdicts=found,
         replay=_replay(base, head, pairs, traffic),
         assumptions=head.report.assumptions,
-        notes=tuple(_notes(base.report, head.report)),
+        notes=(*_notes(base.report, head.report), *_too_short(rows, head.report)),
     )
 
 
@@ -339,6 +340,22 @@ def _notes(base: CheckReport, head: CheckReport) -> Iterator[str]:
     unread = sum(site.reading == "not" for site in head.call_sites)
     if unread:
         yield f"{unread} of {len(head.call_sites)} call sites of the head could not be read"
+
+
+def _too_short(rows: Sequence[CallSiteChange], head: CheckReport) -> Iterator[str]:
+    """Why a changed prompt has a hit rate of 0 although it has a cacheable prefix: its provider caches none of its length."""
+    changed = {row.id for row in rows if row.status in ("new", "changed")}
+    for site in head.call_sites:
+        if site.id not in changed or not site.provider or site.estimated_hit_rate or not site.cacheable_prefix_tokens:
+            continue
+        from promptlint.catalog.providers import page_for, resolve
+
+        page = page_for(site.provider, site.model or "")
+        if page is not None and site.prompt_tokens < (least := resolve(page, site.model or "").minimum):
+            yield (
+                f"{site.id.rpartition('::')[0] or site.id}: {page.title} caches prompts from {least:,} tokens on, "
+                f"this one has {site.prompt_tokens:,}"
+            )
 
 
 def drop(diff: DiffReport) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from promptlint.caches.block_lru import BlockRequest, Chains
 from promptlint.caches.request import TOKEN_BYTES, Request, pack
 from promptlint.traffic.read import Problem
-from promptlint.traffic.record import INPUT, Place, Record, Unreadable
+from promptlint.traffic.record import CACHE_WRITE, INPUT, Place, Record, Unreadable
 
 __all__ = ["Render", "Renderer", "Requests", "Source", "TextTokens"]
 
@@ -98,7 +98,8 @@ class Requests:
 
     Attributes:
         problems: what could not be used, after an iteration: the reader's problems and our own.
-        observed: prompt and cached tokens that the log reports, by a request's id, where it reports both.
+        observed: prompt and cached tokens that the log reports, by a request's id, where it reports both; `written` likewise what it
+            reports as written into the cache.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Requests:
         self._kept: list[Request | BlockRequest] | None = None
         self.problems: list[Problem] = []
         self.observed: dict[int, tuple[int, int]] = {}
+        self.written: dict[int, int] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -152,6 +154,7 @@ class Requests:
     def _read(self) -> Iterator[Request | BlockRequest]:
         self.problems = []
         self.observed = {}
+        self.written = {}
         self._begin()
         known: dict[Hashable, Place] = {}
         chains = Chains(self.block_size)
@@ -205,6 +208,8 @@ class Requests:
                 continue
             if record.usage and (reported := record.usage.get(INPUT)) and record.cached_tokens is not None:
                 self.observed[len(self._lines)] = (reported, record.cached_tokens)
+                if (written := record.usage.get(CACHE_WRITE)) is not None:
+                    self.written[len(self._lines)] = written
             if name is not None:
                 self._names[len(self._lines)] = name
             place = record.place
@@ -272,6 +277,7 @@ class Requests:
             kept=text.kept,
             lifetimes=text.lifetimes,
             head=text.head,
+            route=str(record.parameters.get("prompt_cache_key") or ""),
         )
         return chains.blocks(request) if self.as_blocks else request
 
@@ -369,6 +375,7 @@ class Renderer:
         self._name = tokenizer
         self._marks = marks
         self._tokenizer: Any = None
+        self._tokenizers: dict[bool, Any] = {}
         self._render: Any = None
         self._conversation: Any = None
         self._prepared: dict[
@@ -376,16 +383,15 @@ class Renderer:
         ] = {}  # by the identity of a record, which is kept so that it stays one
 
     def prepare(self, records: Sequence[Record], /) -> None:
-        if self._tokenizer is None:
-            self._load()
-        texts: list[str] = []
+        texts: dict[bool, list[str]] = {}  # by whether they are in disguise, which decides on the tokenizer
         head: list[str] = []  # requests of one transcript share the runs that they begin with
         prepared: dict[int, tuple[Record, Any]] = {}
         for record in records:
+            own = texts.setdefault(bool(record.disguised), [])
             if record.prompt is not None:
-                texts.append(record.prompt)
+                own.append(record.prompt)
                 if isinstance(record.output, str):
-                    texts.append(record.output)
+                    own.append(record.output)
                 continue
             try:
                 rendered = self._rendered(record)
@@ -393,26 +399,17 @@ class Renderer:
                 prepared[id(record)] = (record, error)
                 continue
             prepared[id(record)] = (record, rendered)
-            texts += _beyond(head, rendered.prompt)
+            own += _beyond(head, rendered.prompt)
             head = rendered.prompt[:-1]
-            texts += rendered.answer
+            own += rendered.answer
             if rendered.stored is not None:
-                texts += _beyond(head, rendered.stored)
+                own += _beyond(head, rendered.stored)
         self._prepared = prepared
-        self._tokenizer.prepare(texts)
-
-    def _load(self) -> None:
-        from promptlint import tokenizers
-        from promptlint.tokenizers.render import Conversation, renderer
-        from promptlint.tokenizers.segments import SegmentTokenizer
-
-        self._tokenizer = SegmentTokenizer(tokenizers.get(self._name or tokenizers.DEFAULT))
-        self._render = renderer(self._mode)
-        self._conversation = Conversation
+        for disguised, found in texts.items():
+            self._tokenizer_for(disguised=disguised).prepare(found)
 
     def __call__(self, record: Record, /) -> TextTokens:
-        if self._tokenizer is None:
-            self._load()
+        self._tokenizer = self._tokenizer_for(disguised=bool(record.disguised))
         packed = self._tokenizer.packed
         if record.prompt is not None:
             output = record.output if isinstance(record.output, str) else ""
@@ -430,12 +427,29 @@ class Renderer:
         return TextTokens(prompt, answer, stored, places.breakpoints, places.stops, places.lifetimes, places.head)
 
     def _rendered(self, record: Record) -> Any:
+        if self._render is None:
+            from promptlint.tokenizers.render import Conversation, renderer
+
+            self._render = renderer(self._mode)
+            self._conversation = Conversation
         try:
             return self._render(self._conversation(record.messages or (), record.tools, record.system, record.output))
         except ValueError as error:
             raise Unreadable(f"cannot be rendered as {self._mode}: {error}", "messages") from error
         except RecursionError as error:
             raise Unreadable("nested too deeply", "messages") from error
+
+    def _tokenizer_for(self, *, disguised: bool) -> Any:
+        """The tokenizer that was asked for; without one the default, or for text in disguise the one that counts it as what it was."""
+        found = self._tokenizers.get(disguised)
+        if found is None:
+            from promptlint import tokenizers
+            from promptlint.tokenizers.segments import SegmentTokenizer
+
+            other = self._tokenizers.get(not disguised) if self._name else None
+            name = self._name or (tokenizers.DISGUISED if disguised else tokenizers.DEFAULT)
+            found = self._tokenizers[disguised] = other or SegmentTokenizer(tokenizers.get(name))
+        return found
 
     def _places(self, record: Record, runs: list[str]) -> _Places:
         """Where messages and marked blocks end, in tokens, which of those places are marked, and where the system text ends."""

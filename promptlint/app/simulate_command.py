@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from promptlint.traffic.read import Problem, Traffic
 from promptlint.traffic.readers.base import Options
 from promptlint.traffic.record import Record
 
-__all__ = ["Found", "explain", "run", "unused"]
+__all__ = ["Found", "explain", "run", "stale", "unused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def explain(given: Mapping[str, Any]) -> str:
 
 _TREE = ("page_size", "eviction", "tree", "chunk")  # of sglang alone
 _SERVER = ("window", "batch_tokens", "max_running")  # of a scheduler
-_PROVIDER = ("ttl", "delay")
+_PROVIDER = ("ttl", "delay", "no_overflow", "extra_rules")
 _GPU = ("tensor_parallel", "dp_attention", "kv_dtype", "weights")  # of a derived capacity
 
 
@@ -66,6 +67,15 @@ def unused(engine: str, named: Mapping[str, Any]) -> list[str]:
     return [f"--{name.replace('_', '-')} has no effect: {why}" for name, why in reasons.items() if name in named]
 
 
+def stale(engine: str, given: Mapping[str, Any], today: dt.date) -> list[str]:
+    """A warning when the terms of the provider that was replayed have not been checked for long."""
+    from promptlint.catalog.providers import page_for
+    from promptlint.report import providers as report
+
+    page = None if engine in ENGINES else page_for(engine, given["model"], given["extra_rules"])
+    return [] if page is None else list(report.stale([page], today))
+
+
 def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[int], None] | None) -> Found:
     """Replay the traffic under the given options. Raises UserError when nothing in it is a request."""
     given = {**given, "paths": paths}
@@ -92,6 +102,9 @@ def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[in
         problems.append(Problem(place.file, place.line, reason, "tokens"))
     rows = tuple({"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems)
     observed = _observed(requests.observed, result.per_request)
+    if observed is not None and setup.is_provider and len(requests.written) == result.report.requests:
+        # Comparable only where every request of the replay reports it.
+        observed["written_tokens"] = sum(requests.written.values())
     return Found(replace(result.report, problems=rows, observed=observed), problems)
 
 
@@ -149,6 +162,8 @@ def _setup(engine: str, given: Mapping[str, Any]) -> Setup:
         model=given["model"],
         replicas=given["data_parallel"] if replicas is None else replicas,
         bounds=not given["no_bounds"],
+        overflow=not given["no_overflow"],
+        extra_rules=given["extra_rules"],
         **{
             name: given[name]
             for name in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from promptlint.analysis.matching import Matcher, Measured
 from promptlint.errors import UserError
 from promptlint.ir import Reading
+from promptlint.tokenizers import DISGUISED
 from promptlint.tokenizers.segments import SegmentTokenizer, Special
 from promptlint.traffic.anonymize import anonymous
 from promptlint.traffic.read import Traffic
@@ -23,6 +24,7 @@ __all__ = [
     "Rendering",
     "Tokens",
     "anonymize",
+    "disguise_of",
     "from_code",
     "lines",
     "measure",
@@ -111,7 +113,7 @@ class Tokens:
         if record.prompt is None and record.messages is None:
             return None
         name, mode = self.names(record.model)
-        segments = self.segments(name)
+        segments = self.segments(DISGUISED if record.disguised else name)
         if record.prompt is not None:
             said = record.output if isinstance(record.output, str) else ""
             prompt, output = segments.packed([record.prompt]), segments.packed([said, _STOP] if said else [])
@@ -151,6 +153,25 @@ def _packed(ids: Iterable[int]) -> bytes:
     from promptlint.caches.request import pack
 
     return pack(ids)
+
+
+def disguise_of(records: Sequence[Record]) -> Callable[[str], str] | None:
+    """What turns the code's own texts into what stands in these requests; None where they are not disguised. Raises UserError when the key is not here."""
+    names = {name for record in records if (name := record.disguised)}
+    if not names:
+        return None
+    from promptlint.app.record import find_key
+    from promptlint.recording.child._promptlint_recorder import disguise
+
+    keys = [key for name in sorted(names) if (key := find_key(name)) is not None]
+    if len(names) > 1 or not keys or any(record.has_text and not record.disguised for record in records):
+        why = (
+            "their key is not on this machine or not of this project"
+            if len(names) == 1 and not keys
+            else "they are of several recordings"
+        )
+        raise UserError(f"the text of these requests is disguised, and {why}: record again, or with --keep-text")
+    return lambda text: disguise.text(text, keys[0])
 
 
 def token_counter(segments: SegmentTokenizer) -> Callable[[str], int]:
@@ -212,7 +233,9 @@ def measured_reading(reading: Reading, paths: Iterable[str]) -> Reading:
     from promptlint.traffic.read import load
 
     traffic = open_traffic(paths)
-    found = measure_holes(load(traffic), Matcher([prompt for prompt in reading.prompts if prompt.origin != "template"]))
+    records = load(traffic)
+    prompts = [prompt for prompt in reading.prompts if prompt.origin != "template"]
+    found = measure_holes(records, Matcher(prompts, disguise=disguise_of(records)))
     if not found.sites:
         first = f"; first problem: {traffic.problems[0]}" if traffic.problems else ""
         raise UserError(f"no request in {' '.join(map(str, paths))} belongs to a call site of this code{first}")
@@ -224,7 +247,8 @@ def measure_code(traffic: Traffic, code: Iterable[Path]) -> Measured:
     from promptlint.analysis.matching import measure as measure_holes
     from promptlint.traffic.read import load
 
-    return measure_holes(load(traffic), code_matcher(code))
+    records = load(traffic)
+    return measure_holes(records, code_matcher(code, records))
 
 
 def anonymize(traffic: Traffic, tokens: Tokens, *, page: int, salt: str | None = None) -> Iterator[Record]:
@@ -264,8 +288,8 @@ def synthesise(workload: Path) -> Iterator[Record]:
             )
 
 
-def code_matcher(paths: Iterable[Path]) -> Matcher:
-    """The call sites in some code, ready to be matched with traffic. Raises UserError when there is none."""
+def code_matcher(paths: Iterable[Path], records: Sequence[Record] = ()) -> Matcher:
+    """The call sites in some code, ready to be matched with traffic, also with disguised records. Raises UserError when there is none."""
     from promptlint.app import check
     from promptlint.app.discovery import absolute, project_root
     from promptlint.config import load_settings
@@ -276,7 +300,7 @@ def code_matcher(paths: Iterable[Path]) -> Matcher:
     prompts = [prompt for prompt in analysis.reading.prompts if prompt.origin != "template"]
     if not prompts:
         raise UserError(f"no call site was found in {' '.join(map(str, given))}")
-    return Matcher(prompts)
+    return Matcher(prompts, disguise=disguise_of(records))
 
 
 def from_code(paths: Iterable[Path], profile: str, *, requests: int, seed: int) -> Iterator[Record]:

@@ -72,12 +72,13 @@ class EndlessCache:
         node = self._enter(namespace, path, at, prompt, end)
         _mark_asked(path)
         if request.kept is not None:
-            written = self._store(namespace, request.kept)
+            written = self._floor(len(request.kept)) - self.store(namespace, request.kept)
         else:
             _mark_stored(path)
             written = end - found
             if len(request.output) > TOKEN_BYTES:
-                written += self._store(namespace, request.stored)
+                stored = request.stored
+                written += self._floor(len(stored)) - self.store(namespace, stored)
         last = total - TOKEN_BYTES
         cached = min(found, last - last % page)
         if asked == total and node.ends:
@@ -86,14 +87,14 @@ class EndlessCache:
         self.depth_first += asked // TOKEN_BYTES
         return Outcome(total // TOKEN_BYTES, cached // TOKEN_BYTES, written // TOKEN_BYTES)
 
-    def _store(self, namespace: Hashable, tokens: bytes) -> int:
-        """Store a run; returns the bytes of its whole pages that are new."""
+    def store(self, namespace: Hashable, tokens: bytes) -> int:
+        """Store a run; returns the bytes of its whole pages that were there before."""
         end = self._floor(len(tokens))
         path, at = self._find(namespace, tokens, end)
         found = _stored(path, at)
         self._enter(namespace, path, at, tokens, end)
         _mark_stored(path)
-        return end - found
+        return found
 
     def _floor(self, size: int) -> int:
         return size - size % self._page

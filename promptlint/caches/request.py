@@ -76,6 +76,7 @@ class Request:
         lifetimes: name of the lifetime of each breakpoint, "" for the default one; empty when all have it.
         head: prompt position in tokens where the system text ends; 0 when it is not known or there is none.
         stops: prompt positions in tokens, ascending, where a message or content block ends: where a provider looks back.
+        route: what the caller gives a provider to pick a machine by (`prompt_cache_key`); "" for nothing.
         kept: packed tokens that enter the cache in place of prompt and answer, where the next turn's rendering of the
             history is known to differ from what was generated; None for the engines' own rule.
     """
@@ -94,6 +95,7 @@ class Request:
     kept: bytes | None = None
     lifetimes: tuple[str, ...] = ()
     head: int = 0
+    route: str = ""
 
     @property
     def prompt_tokens(self) -> int:
@@ -124,7 +126,8 @@ class Match:
 class Outcome(NamedTuple):
     """What one served request did to the cache, in tokens.
 
-    `refused` says in words why a request was not served at all; it then changed nothing and counts nowhere.
+    `refused` says in words why a request was not served at all; it then changed nothing and counts nowhere. `written_at` are the written
+    tokens by the name of the lifetime that a provider bills them at ("" for its default), where it offers several.
     """
 
     prompt_tokens: int
@@ -132,6 +135,7 @@ class Outcome(NamedTuple):
     written_tokens: int = 0
     evicted_tokens: int = 0
     refused: str | None = None
+    written_at: tuple[tuple[str, int], ...] = ()
 
 
 class Cache(Protocol):

@@ -27,6 +27,7 @@ class Sums:
     evicted_tokens: int = 0
     units: int = 0
     cached_units: int = 0
+    written_at: dict[str, int] = field(default_factory=dict)  # written tokens by the lifetime that they are billed at
 
     def add(self, outcome: Outcome, unit: int) -> None:
         self.requests += 1
@@ -37,6 +38,8 @@ class Sums:
             self.cached_units += cached // unit
         self.prompt_tokens += outcome.prompt_tokens
         self.written_tokens += outcome.written_tokens
+        for name, tokens in outcome.written_at:
+            self.written_at[name] = self.written_at.get(name, 0) + tokens
         self.evicted_tokens += outcome.evicted_tokens
         self.units += outcome.prompt_tokens // unit
 

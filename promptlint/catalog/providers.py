@@ -20,11 +20,12 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from promptlint.catalog import load_toml, toml_files
 from promptlint.errors import UserError
 
-__all__ = ["STALE_DAYS", "Fact", "Provider", "Source", "Terms", "load_providers", "page_for", "resolve"]
+__all__ = ["STALE_DAYS", "Fact", "Provider", "Source", "Terms", "load_providers", "page_for", "provider_at", "resolve"]
 
 STALE_DAYS = 180  # vendors changed these terms several times within a year; older than this warns
 MODES = ("token", "block", "breakpoint")
@@ -91,7 +92,9 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One page. `words` are the names by which SDK rows, traffic and users call the provider; `models` globs of the models that the page holds for."""
+    """One page. `words` are the names by which SDK rows, traffic and users call the provider; `models` globs of the models that the page holds for,
+    `hosts` those of its API, by which a client of another vendor's SDK tells where it sends.
+    """
 
     name: str
     title: str
@@ -101,6 +104,7 @@ class Provider:
     verified: dt.date
     facts: Mapping[str, Fact]
     path: Path
+    hosts: tuple[str, ...] = ()
 
     def age_days(self, today: dt.date) -> int:
         """Days since the facts were last checked."""
@@ -142,6 +146,7 @@ class Terms:
     routing_key: tuple[str, ...] = ()
     routing_needed: bool = False
     overflow_rpm: int | None = None
+    route_tokens: int | None = None
     cache_key: tuple[str, ...] = ()
     usage: tuple[str, ...] = ()
     low_confidence: tuple[str, ...] = ()
@@ -238,8 +243,17 @@ def _page(path: Path, data: Mapping[str, Any], pages: Mapping[str, Provider]) ->
     words = tuple(data.get("words", base.words if older and base else (name,)))
     models = tuple(data.get("models", base.models if base and older else ()))
     title = data.get("title", older.title if older else name)
+    hosts = tuple(data.get("hosts", older.hosts if older else ()))
     return Provider(
-        name, title, words, models, bool(data.get("default", older.default if older else False)), verified, facts, path
+        name,
+        title,
+        words,
+        models,
+        bool(data.get("default", older.default if older else False)),
+        verified,
+        facts,
+        path,
+        hosts,
     )
 
 
@@ -292,6 +306,12 @@ def page_for(provider: str, model: str = "", extra: tuple[Path, ...] = ()) -> Pr
     return best if fitting[best.name] or known else None
 
 
+def provider_at(url: str) -> str | None:
+    """The provider whose API answers at an address ("https://api.x.ai/v1"); None where no page names its host."""
+    host = urlsplit(url).hostname if "//" in url else None
+    return next((page.words[0] for page in load_providers().values() if host in page.hosts), None)
+
+
 def resolve(page: Provider, model: str = "") -> Terms:
     """The terms of a model under a page. What the page does not state gets the neutral value that promises least, and is listed in `guessed`."""
     guessed: list[str] = []
@@ -340,6 +360,7 @@ def resolve(page: Provider, model: str = "") -> Terms:
         routing_key=tuple(get("routing_key", [])),
         routing_needed="routing_needed" in page.facts and bool(page.facts["routing_needed"].of(model)),
         overflow_rpm=get("overflow_rpm", None),
+        route_tokens=get("route_tokens", None),
         cache_key=tuple(get("cache_key", [])),
         usage=tuple(get("usage", [])),
         low_confidence=tuple(fact.name for fact in page.low_confidence()),

@@ -47,11 +47,17 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A type and the calls that make one. `made_by` are dotted names, with `()` for a call: "anthropic.Anthropic()"."""
+    """A type and the calls that make one. `made_by` are dotted names, with `()` for a call: "anthropic.Anthropic()".
+
+    `named_by` are the arguments of such a call that name the model, the first of them also when it is given by position.
+    `keeps` are keyword arguments of it that calls on the instance inherit.
+    """
 
     type: str
     made_by: tuple[str, ...]  # a class stands for annotations with it, too
     attributes: dict[str, str] = field(default_factory=dict, hash=False)  # attribute name -> type
+    named_by: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +263,13 @@ def load_sdk(extra: tuple[Path, ...] = ()) -> Sdk:
         packages.append(Package(package, str(verified.get("version", "")), str(verified.get("on", ""))))
         try:
             for row in data.get("instance", ()):
-                instance = Instance(row["type"], _strings(row.get("made_by")), dict(row.get("attributes", {})))
+                instance = Instance(
+                    row["type"],
+                    _strings(row.get("made_by")),
+                    dict(row.get("attributes", {})),
+                    _strings(row.get("named_by")),
+                    _strings(row.get("keeps")),
+                )
                 instances[instance.type] = instance
                 for call in instance.made_by:
                     constructors[call.removesuffix("()")] = instance.type

@@ -12,6 +12,7 @@ from promptlint.checks.base import Context, Raised, finding
 from promptlint.checks.marks import Limits, Mark, limits_of, marks_of, tokens_of
 from promptlint.finding import Note
 from promptlint.ir import Confidence, Hole
+from promptlint.source import Span
 
 __all__ = ["Params", "check"]
 
@@ -29,10 +30,19 @@ class Params:
 def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     """A finding at the marker that goes beyond the limit."""
     find = _FAULTS[params.fault]
+    raised: list[Raised] = []
+    worthy: set[Span] = (
+        set()
+    )  # markers that are fine at some call site: the same line serves prompts of several lengths
     for site in context.sites:
         limits = limits_of(site)
-        if limits is not None and limits.terms.mode == "breakpoint" and site.prompt.origin == "sink":
-            yield from find(context, rule, site, limits, marks_of(site))
+        if site.prompt.origin != "sink" or (limits is not None and limits.terms.mode != "breakpoint"):
+            continue
+        marks = marks_of(site)
+        found = list(find(context, rule, site, limits, marks)) if limits is not None else []
+        raised += found
+        worthy |= {mark.span for mark in marks} - {one.finding.span for one in found}
+    yield from (one for one in raised if params.fault != "below-minimum" or one.finding.span not in worthy)
 
 
 def _too_many(context: Context, rule: Rule, site: CallSite, limits: Limits, marks: list[Mark]) -> Iterator[Raised]:

@@ -62,6 +62,15 @@ def _vague(hole: Hole | None) -> bool:
     return hole is not None and all(origin.kind in {"state", "unknown", "setting"} for origin in hole.origins)
 
 
+def _chosen(mark: Mark, hole: Hole | None) -> bool:
+    """Whether the marker stands on a block that is nothing but one document: whoever marks that means to ask about it again, whatever its name says."""
+    return (
+        hole is not None
+        and mark.block.segments == (hole,)
+        and all(origin.kind in {"context", "document"} for origin in hole.origins)
+    )
+
+
 def _raise(context: Context, rule: Rule, site: CallSite, mark: Mark, stable: int) -> Raised:
     cause = changes(mark.items)
     assert cause is not None
@@ -77,7 +86,7 @@ def _raise(context: Context, rule: Rule, site: CallSite, mark: Mark, stable: int
             context,
             mark.span,
             f"this marker stores a prefix that ends behind `{short(expression)}`, which changes with each request: it is never read",
-            confidence=Confidence.LOW if _vague(hole) else cause.confidence,
+            confidence=Confidence.LOW if _vague(hole) or _chosen(mark, hole) else cause.confidence,
             cost=cost,
             site=site,
             expression=expression,

@@ -28,13 +28,13 @@ class Params:
 def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     """A finding where a call site goes on with the conversation of another under other parameters, and where one changes its own in a loop.
 
-    Two sites of one function belong to one conversation when the messages of the one begin with all messages of the other: the same places in the
-    source, a history of the same name.
+    Two sites of one function, or of one class that keeps its conversation in an attribute, belong to one conversation when the messages of the one begin
+    with all messages of the other: the same places in the source, a history of the same name.
     """
     sites = [site for site in context.sites if site.prompt.origin == "sink"]
     groups: dict[tuple[str, str, str | None], list[CallSite]] = {}
     for site in sites:
-        groups.setdefault((site.prompt.path, site.prompt.function, site.prompt.provider), []).append(site)
+        groups.setdefault((site.prompt.path, _owner(site), site.prompt.provider), []).append(site)
         yield from _changing(context, rule, params, site)
     for members in groups.values():
         for number, later in enumerate(members):
@@ -44,12 +44,27 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                     break
 
 
+def _owner(site: CallSite) -> str:
+    """The function of a call site, or its class where the history is an attribute of the object."""
+    kept = any(
+        item.append and isinstance(item.node, Hole) and item.node.expression.startswith("self.")
+        for item in site.rendered.main()
+    )
+    function = site.prompt.function
+    return function.rpartition(".")[0] if kept and "." in function else function
+
+
 def _messages(site: CallSite) -> tuple[tuple[object, ...], ...]:
     """The parts of the messages, each by what makes it the same at another call site."""
-    return tuple(
-        (item.node.expression,) if item.append and isinstance(item.node, Hole) else (item.node, item.block_index)
-        for item in _texts(site)
-    )
+    return tuple(_identity(item) for item in _texts(site))
+
+
+def _identity(item: Item) -> tuple[object, ...]:
+    if item.append and isinstance(item.node, Hole):
+        return (item.node.expression,)
+    if item.kind is BlockKind.TOOLS and isinstance(item.node, Text):
+        return (item.node.value,)  # the JSON of a list of tools has the place of the call, not one of its own
+    return item.node, item.block_index
 
 
 def _texts(site: CallSite) -> list[Item]:

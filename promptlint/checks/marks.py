@@ -75,7 +75,11 @@ def limits_of(site: CallSite) -> Limits | None:
         return Limits(terms, terms.minimum, terms.minimum)
     if not site.prompt.provider or site.prompt.model:
         return None
-    pages = [page for page in load_providers().values() if site.prompt.provider in page.words]
+    pages = [
+        page
+        for page in load_providers(site.rendered.assumptions.extra_rules).values()
+        if site.prompt.provider in page.words
+    ]
     if len(pages) != 1 or "mode" not in pages[0].facts or pages[0].facts["mode"].models:
         return None
     minimum = pages[0].facts.get("minimum", Fact("minimum", 0))

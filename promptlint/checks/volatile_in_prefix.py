@@ -72,6 +72,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             hole = item.node
             if not isinstance(hole, Hole) or item.append or _inherits(item, hole):
                 continue
+            in_tools = item.kind is BlockKind.TOOLS  # a list of tools that changes is told of as such
             in_growing_system = growing and item.kind is BlockKind.SYSTEM
             if params.growing_system == "only" and not in_growing_system:
                 continue
@@ -80,6 +81,13 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 continue
             for origin in origins_of(hole):
                 if not _counts(origin, sources, params) or origin.volatility < least or not _fits(origin, hole, params):
+                    continue
+                if (
+                    in_tools
+                    and origin.kind not in STRONG
+                    and item.over is None
+                    and origin.volatility >= Volatility.SESSION
+                ):
                     continue
                 # Of the same value in several places the first is the fault; the others lose nothing more.
                 if any(_repeats(item, origin, known, known_origin) for known, known_origin, _ in told):
@@ -223,8 +231,9 @@ def _with_echo(raised: Raised, echo: Raised) -> Raised:
 
 
 def _inherits(item: Item, hole: Hole) -> bool:
-    """Whether a part of a loop's body changes no more often than the loop's list, which is an item of its own."""
-    return item.over is not None and hole.volatility <= item.over.volatility
+    """Whether a part of a loop's body changes no more often than the loop's list, which is an item of its own and known at least as well."""
+    over = item.over
+    return over is not None and hole.volatility <= over.volatility and hole.confidence <= over.confidence
 
 
 def _fits(origin: Origin, hole: Hole, params: Params) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from promptlint.finding import PERSONAS
 if TYPE_CHECKING:
     from promptlint.report.model import UnsupportedItem
 
-__all__ = ["emit", "settings_of", "settings_options", "use_color", "warn", "warn_unsupported"]
+__all__ = ["emit", "end_like", "settings_of", "settings_options", "use_color", "warn", "warn_unsupported"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 MAX_WARNINGS = 20  # lines on stderr; the report holds them all
@@ -183,3 +184,19 @@ def foreign_owners() -> list[str]:
         ):
             found.append(name)
     return sorted(found)
+
+
+def end_like(status: int) -> int:
+    """The exit status of a command that we ran; where a signal ended it, the same signal ends us, so that a shell sees what it would have seen."""
+    if status >= 0:
+        return status
+    import resource
+    import signal
+
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one core dump, the command's, is enough
+    with contextlib.suppress(OSError, ValueError):
+        signal.signal(-status, signal.SIG_DFL)
+    sys.stderr.flush()
+    os.kill(os.getpid(), -status)
+    return 128 - status

@@ -39,7 +39,7 @@ from promptlint.cli._common import emit
     "--measured",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Requests a second of both engines, measured (JSON).",
+    help="Your own measurement of both engines, in place of estimates: the result of `promptlint bench --save`.",
 )
 @click.option(
     "--current",

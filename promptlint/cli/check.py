@@ -52,6 +52,15 @@ _STDIN = Path("-")
     metavar="FILE",
     help="Name of the text that `-` reads from stdin.",
 )
+@click.option("--fix", is_flag=True, help="Write safe edits: only an order becomes fixed.")
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="With --fix or --diff: edits that change a text, a time or a key, too."
+)
+@click.option(
+    "--reorder", is_flag=True, help="Write edits that move text of prompts; a model reads them in another order."
+)
+@click.option("--diff", "show_diff", is_flag=True, help="Print the edits as a unified diff, and write nothing.")
+@click.option("--fix-only", is_flag=True, help="Write the edits and report no findings.")
 @click.option(
     "--traffic",
     multiple=True,
@@ -100,6 +109,8 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     others = foreign_owners()
     if others:
         warn([f"{', '.join(others)} also installs the package `promptlint`; uninstall one of them"])
+    if given["fix"] or given["fix_only"] or given["reorder"] or given["show_diff"]:
+        return _fix(settings, request, given, form)
     report = check(settings, request, use_cache=not (no_cache or overlay or request.traffic))
     warn_unsupported(report.unsupported)
     if given["write_baseline"] is not None:
@@ -118,6 +129,50 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
         raise UserError("no given file could be read")
     failed = report.fails(given["fail_on"] or settings.fail_on) or drifted
     return int(failed and not given["exit_zero"])
+
+
+def _fix(settings: Settings, request: Request, given: dict[str, Any], form: str) -> int:
+    """Apply edits, or print them. Exit status: of a diff 1 when there is one; else as without edits, for the findings that are left."""
+    from promptlint.app.discovery import absolute
+    from promptlint.app.fix import fix
+    from promptlint.report import render
+    from promptlint.report.text import fixed_line
+
+    for name in ("baseline", "write_baseline", "baseline_ref", "locked", "statistics"):
+        if given[name]:
+            raise UserError(f"--{name.replace('_', '-')} cannot be used while edits are made")
+    fixed = fix(settings, request, _allowed(given))
+    warn_unsupported(fixed.report.unsupported)
+    stdin = {absolute(request.working_directory / path) for path in request.overlay or ()}
+    output, color = given["output_file"], use_color(given["color"], given["output_file"])
+    if given["show_diff"]:
+        emit(fixed.diff(), output)
+        click.echo(fixed_line(len(fixed.applied), len(fixed.texts), len(fixed.dropped), "would be"), err=True)
+        return int(bool(fixed.texts) and not given["exit_zero"])
+    if stdin:
+        for path in stdin:
+            click.echo((request.overlay or {})[path] if path not in fixed.texts else fixed.texts[path], nl=False)
+    else:
+        fixed.write()
+    if not given["fix_only"]:
+        click.echo(render(fixed.report, form, color=False), err=True) if stdin else emit(
+            render(fixed.report, form, color=color), output
+        )
+    click.echo(fixed_line(len(fixed.applied), len(fixed.texts), len(fixed.dropped), "was"), err=True)
+    if fixed.report.unusable:
+        raise UserError("no given file could be read")
+    failed = not given["fix_only"] and fixed.report.fails(given["fail_on"] or settings.fail_on)
+    return int(failed and not given["exit_zero"])
+
+
+def _allowed(given: dict[str, Any]) -> set[str]:
+    """Which edits the options ask for. `--reorder` alone asks for nothing else."""
+    found = {"display-only"} if given["reorder"] else set()
+    if given["fix"] or (given["fix_only"] and not given["reorder"]) or not given["reorder"]:
+        found.add("safe")
+    if given["unsafe_fixes"]:
+        found.add("unsafe")
+    return found
 
 
 def _write_baseline(path: Path, report: CheckReport, settings: Settings, request: Request) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,6 +124,18 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
     help="Time until what a provider wrote can be read.",
 )
 @click.option(
+    "--no-overflow",
+    is_flag=True,
+    help="Keep every request of a prefix on one machine, also above the rate from which a provider sends some elsewhere.",
+)
+@click.option(
+    "--extra-rules",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    multiple=True,
+    metavar="DIR",
+    help="Own rule folders whose providers/*.toml override a provider's terms.",
+)
+@click.option(
     "--per-request",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -151,7 +164,7 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
 
     Without --schedule requests run one at a time in file order, and nothing is evicted unless a capacity is given.
     """
-    from promptlint.app.simulate_command import explain, run, unused
+    from promptlint.app.simulate_command import explain, run, stale, unused
     from promptlint.report import simulate as report
 
     if given.pop("explain_capacity"):
@@ -165,6 +178,7 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
     with _progress() as progress:
         found = run(traffic, given, progress)
     warn(unused(found.report.engine, named))
+    warn(stale(found.report.engine, given, dt.datetime.now(tz=dt.UTC).date()))
     warn([str(problem) for problem in found.problems])
     emit(report.json(found.report) if output_format == "json" else report.text(found.report), output)
     return 0

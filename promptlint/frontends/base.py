@@ -75,6 +75,16 @@ class Project:
             self._sources[path] = self._read(path)
         return self._sources[path]
 
+    def learned(self) -> tuple[dict[Path, str], dict[Path, str]]:
+        """What reading has told so far, for a process that did not read these files itself."""
+        return self.digests, self.refused
+
+    def learn(self, learned: tuple[dict[Path, str], dict[Path, str]]) -> None:
+        """Take over what another process has read. A file that was read here too keeps the digest of that reading."""
+        digests, refused = learned
+        self.digests = digests | self.digests
+        self.refused = refused | self.refused
+
     def _read(self, path: Path) -> SourceFile | None:
         if path in self.overlay:
             return SourceFile(self.display(path), self.overlay[path])
@@ -83,7 +93,8 @@ class Project:
                 self.refused[path] = f"larger than {MAX_FILE_BYTES // 1_000_000} MB"
                 return None
             data = path.read_bytes()
-            self.digests[path] = hashlib.blake2b(data, digest_size=16).hexdigest()
+            # What was read first counts: a cached report must not pass for one of what a file held later.
+            self.digests.setdefault(path, hashlib.blake2b(data, digest_size=16).hexdigest())
         except OSError as error:
             self.refused[path] = f"cannot be read: {error.strerror or error}"
             return None

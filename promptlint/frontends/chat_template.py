@@ -24,6 +24,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -34,32 +35,25 @@ from typing import Any, Self
 from promptlint.catalog.names import load_names
 from promptlint.frontends import chat_template_worker
 from promptlint.frontends.base import Project
-from promptlint.frontends.conversation import Conversation, conversation_of
+from promptlint.frontends.chat_template_forms import (
+    FORMS,
+    MARKS,
+    SYSTEM_MARK,
+    TOOL_MARK,
+    TOOLS,
+    Form,
+    conversation,
+    thought,
+)
+from promptlint.frontends.conversation import LONGEST, Conversation, conversation_of
 from promptlint.frontends.scalars import BrokenDataError, json_strings
-from promptlint.ir import Prompt, Reading, TemplateVerdict, Text, Unread
+from promptlint.ir import BlockKind, Prompt, Reading, TemplateLayout, TemplateVerdict, Text, Unread
 
-__all__ = ["Form", "Renderer", "Verdict", "conversation", "judge", "read", "read_inline"]
+__all__ = ["Form", "Renderer", "Verdict", "conversation", "judge", "layout", "read", "read_inline"]
 
 SECONDS = 10.0  # for one template, all renderings together; the slowest of 114 real ones took 0.4
 _NOON, _LATER = "2026-03-04T05:06:07", "2027-08-19T20:31:42"
 _JINJA = frozenset((".jinja", ".jinja2", ".j2"))
-
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": f"{what} a page.",
-            "parameters": {
-                "type": "object",
-                "properties": {"page": {"type": "string", "description": "Name of the page."}},
-                "required": ["page"],
-            },
-        },
-    }
-    for name, what in (("find_page", "Finds"), ("read_page", "Reads"))
-]
-_TOOL_MARK, _SYSTEM_MARK = "Finds a page.", "RULES-OF-THE-HOUSE"
 
 
 class RenderError(Exception):
@@ -69,81 +63,6 @@ class RenderError(Exception):
         super().__init__(reason)
         self.kind = kind
         self.line = line
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """The shape of a conversation. Templates differ in what they accept; the first form that one renders is the one that it is judged by."""
-
-    system: bool = True
-    tools: bool = True  # tool calls and their results, and the tools themselves
-    arguments: str = "object"  # of a tool call: an object, or its JSON as text
-    parts: bool = False  # contents as lists of parts
-    content: str | None = ""  # of a message that calls a tool
-    reasoning: bool = True
-    fill: bool = False  # names that the template was expected to be given get a value
-
-
-_FORMS = (
-    Form(),
-    Form(arguments="text"),
-    Form(parts=True),
-    Form(parts=True, arguments="text"),
-    Form(content=None),
-    Form(fill=True),
-    Form(system=False),
-    Form(system=False, arguments="text"),
-    Form(tools=False),
-    Form(tools=False, parts=True),
-    Form(tools=False, system=False),
-    Form(tools=False, system=False, parts=True),
-    Form(tools=False, system=False, reasoning=False),
-    Form(tools=False, system=False, fill=True),
-)
-
-
-def conversation(form: Form) -> list[dict[str, Any]]:
-    """System text, then twice: a question, an answer with reasoning that calls a tool, its result, the final answer; then a third question."""
-
-    def content(text: str) -> Any:
-        return [{"type": "text", "text": text}] if form.parts else text
-
-    messages: list[dict[str, Any]] = []
-    if form.system:
-        messages.append({"role": "system", "content": content(f"{_SYSTEM_MARK} are few.")})
-    for turn in (1, 2):
-        messages.append({"role": "user", "content": content(f"QUESTION-{turn} is what?")})
-        answer: dict[str, Any] = {
-            "role": "assistant",
-            "content": form.content if form.tools else content(f"REPLY-{turn} is given."),
-        }
-        if form.reasoning:  # under each of the names that templates know
-            answer |= dict.fromkeys(("reasoning_content", "reasoning", "thinking"), _thought(turn))
-        if form.tools:
-            arguments: Any = {"page": f"PAGE-{turn}"}
-            call = {
-                "name": "find_page",
-                "arguments": arguments if form.arguments == "object" else json.dumps(arguments),
-            }
-            answer["tool_calls"] = [{"id": f"call0000{turn}", "type": "function", "function": call}]
-        messages.append(answer)
-        if form.tools:
-            result = {
-                "role": "tool",
-                "content": content(f"RESULT-{turn} is found."),
-                "tool_call_id": f"call0000{turn}",
-                "name": "find_page",
-            }
-            messages += [result, {"role": "assistant", "content": content(f"ANSWER-{turn} is done.")}]
-    messages.append({"role": "user", "content": content("QUESTION-3 is what?")})
-    return messages
-
-
-def _thought(turn: int) -> str:
-    return f"THOUGHT-{turn} comes to mind."
-
-
-_MARKS = tuple(f"{word}-{turn}" for turn in (1, 2, 3) for word in ("QUESTION", "REPLY", "PAGE", "RESULT", "ANSWER"))
 
 
 class Renderer:
@@ -172,14 +91,14 @@ class Renderer:
                     pipe.close()
             process.wait()
 
-    def render(self, template: str, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The answers of the worker, one for each job. Raises RenderError of the kind `limit` when time is over."""
+    def render(self, template: str, jobs: list[dict[str, Any]], seconds: float | None = None) -> list[dict[str, Any]]:
+        """The answers of the worker, one for each job. Raises RenderError of the kind `limit` when time is over; `seconds` is what is left of it."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:
             process.stdin.write(json.dumps({"template": template, "jobs": jobs}) + "\n")
             process.stdin.flush()
-            answer = self._answers.get(timeout=self.seconds)
+            answer = self._answers.get(timeout=self.seconds if seconds is None else max(seconds, 0.0))
         except queue.Empty:
             self.close()
             raise RenderError(f"takes longer than {self.seconds:g} s", "limit", 1) from None
@@ -251,6 +170,17 @@ def judge(text: str, renderer: Renderer, given: Conversation | None = None) -> V
     return _Judge(text, renderer, given).verdict()
 
 
+def layout(text: str, path: str, renderer: Renderer) -> TemplateLayout | None:
+    """Where a template over messages writes system text, tools and date. None for another text, and for one that does not render."""
+    given = conversation_of(text)
+    if given is None or not given.pure:
+        return None
+    try:
+        return _Judge(text, renderer, given).layout(path)
+    except RenderError:
+        return None
+
+
 class _Judge:
     """The judgement of one template."""
 
@@ -258,6 +188,7 @@ class _Judge:
         self.text = text
         self.renderer = renderer
         self.given = given
+        self.end = time.monotonic() + renderer.seconds
 
     def verdict(self) -> Verdict:
         form, seen = self.first_that_renders()
@@ -279,8 +210,8 @@ class _Judge:
         return Verdict(
             verdict,
             changed and form.reasoning and _drops(requests),
-            changed and form.tools and _moves(requests, _TOOL_MARK),
-            changed and form.system and _moves(requests, _SYSTEM_MARK),
+            changed and form.tools and _moves(requests, TOOL_MARK),
+            changed and form.system and _moves(requests, SYSTEM_MARK),
             date,
             line,
             round(share, 4),
@@ -289,7 +220,31 @@ class _Judge:
             round(lost, 4),
         )
 
+    def layout(self, path: str) -> TemplateLayout:
+        """See `ir.TemplateLayout`, by the request that ends the whole conversation."""
+        form, seen = self.first_that_renders()
+        text = seen.requests[max(seen.requests)]
+        marks = [place for mark in MARKS if (place := text.find(mark)) >= 0]
+        begins = min(marks, default=len(text))
+        newest = max(
+            (place for mark in MARKS if not mark.endswith("-3") and (place := text.find(mark)) >= 0), default=0
+        )
+        places = {BlockKind.SYSTEM: text.find(SYSTEM_MARK), BlockKind.TOOLS: text.find(TOOL_MARK)}
+        written = sorted((place, kind) for kind, place in places.items() if place >= 0)
+        front = tuple((place, kind) for place, kind in written if place < max(begins, newest))
+        late = tuple(kind for place, kind in written if place >= max(begins, newest))
+        date, line = self.date(form)
+        at = 0
+        if date == "always":
+            now, _, later = (rendering["text"] for rendering in self.dated(form))
+            at = sum(place < _common(now, later) for place, _ in front)
+        return TemplateLayout(path, tuple(kind for _, kind in front), late, date, at, line)
+
     # ---- rendering
+
+    def render(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The renderer's answers, within what is left of the template's time."""
+        return self.renderer.render(self.text, jobs, self.end - time.monotonic())
 
     def job(self, form: Form, length: int, request: bool, *, now: str = _NOON, trace: bool = False) -> dict[str, Any]:
         messages = conversation(form)[:length]
@@ -312,7 +267,7 @@ class _Judge:
 
     def first_that_renders(self) -> tuple[Form, _Renderings]:
         first: RenderError | None = None
-        for form in _FORMS:
+        for form in FORMS:
             try:
                 return form, self.all_lengths(form)
             except RenderError as error:
@@ -328,7 +283,7 @@ class _Judge:
             (n, True) for n, message in enumerate(messages, 1) if message["role"] in {"user", "tool"}
         ]
         sent = {n for n, request in asked if request}
-        answers = self.renderer.render(self.text, [self.job(form, n, request) for n, request in asked])
+        answers = self.render([self.job(form, n, request) for n, request in asked])
         found = _Renderings({}, {})
         for (length, request), answer in zip(asked, answers, strict=True):
             if "text" in answer:
@@ -366,7 +321,7 @@ class _Judge:
         for a, b in pairwise(sorted(seen.requests)):
             earlier = seen.requests[a]
             old = json.dumps(conversation(form)[: a - 1])
-            ends = [earlier.find(mark) + len(mark) for mark in _MARKS if mark in old and mark in earlier]
+            ends = [earlier.find(mark) + len(mark) for mark in MARKS if mark in old and mark in earlier]
             if ends and _common(earlier, seen.requests[b]) < max(ends):
                 return "rewrites-history", ((a, True), (b, True))
         return "stable", None
@@ -376,18 +331,22 @@ class _Judge:
         for word, shape in (("always", form), ("without-system", replace(form, system=False))):
             if word == "without-system" and not form.system:
                 continue
-            length = len(conversation(shape))
-            jobs = [self.job(shape, length, request=True, now=now, trace=True) for now in (_NOON, _LATER)]
-            one, other = self.renderer.render(self.text, jobs)
-            if "text" in one and "text" in other and one["text"] != other["text"]:
+            one, again, other = self.dated(shape)
+            if not all("text" in seen for seen in (one, other, again)):
+                continue
+            if one["text"] != other["text"] and one["text"] == again["text"]:  # else a template that draws lots
                 return word, _first_difference(one, other)
         return "never", 0
 
+    def dated(self, form: Form) -> list[dict[str, Any]]:
+        """The whole conversation as it is rendered on one day twice, and on another, with traces."""
+        length = len(conversation(form))
+        jobs = [self.job(form, length, request=True, now=now, trace=True) for now in (_NOON, _NOON, _LATER)]
+        return self.render(jobs)
+
     def blame(self, form: Form, one: tuple[int, bool], other: tuple[int, bool]) -> int:
         """The template's line at which two renderings part."""
-        first, second = self.renderer.render(
-            self.text, [self.job(form, length, request, trace=True) for length, request in (one, other)]
-        )
+        first, second = self.render([self.job(form, length, request, trace=True) for length, request in (one, other)])
         return _first_difference(first, second) if "text" in first and "text" in second else 0
 
 
@@ -399,7 +358,7 @@ def _common(one: str, other: str) -> int:
 def _drops(requests: list[str]) -> bool:
     """Whether reasoning that stood in one request is missing in a later one."""
     for turn in (1, 2):
-        shown = [_thought(turn) in request for request in requests]
+        shown = [thought(turn) in request for request in requests]
         if True in shown and False in shown[shown.index(True) :]:
             return True
     return False
@@ -411,7 +370,7 @@ def _moves(requests: list[str], mark: str) -> bool:
     for request in requests:
         at = request.find(mark)
         if at >= 0:
-            before.add(frozenset(other for other in _MARKS if 0 <= request.find(other) < at))
+            before.add(frozenset(other for other in MARKS if 0 <= request.find(other) < at))
     return len(before) > 1
 
 
@@ -475,6 +434,10 @@ def read_inline(prompts: Sequence[Prompt], *, seconds: float = SECONDS) -> Readi
 
 
 def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Renderer) -> Reading:
+    if len(text) > LONGEST and Path(path).name.startswith(("chat_template", "tokenizer_config")):
+        return Reading(
+            unread=(Unread(path, line_of(1), f"the chat template has more than {LONGEST:,} characters: not judged"),)
+        )
     given = conversation_of(text)
     if given is None:
         return Reading()

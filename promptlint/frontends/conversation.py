@@ -15,7 +15,7 @@ from jinja2.ext import Extension
 
 from promptlint.frontends.chat_template_worker import Generation
 
-__all__ = ["EXTENSIONS", "HISTORY_NAMES", "Conversation", "conversation_of"]
+__all__ = ["EXTENSIONS", "HISTORY_NAMES", "LONGEST", "Conversation", "conversation_of"]
 
 HISTORY_NAMES = (
     "messages",
@@ -34,6 +34,7 @@ _OWN = frozenset(
 _FIELDS = frozenset(("role", "content"))
 
 
+LONGEST = 200_000  # characters of a template over messages; the longest of 114 real ones has 19,000
 EXTENSIONS: tuple[str | type[Extension], ...] = ("jinja2.ext.do", "jinja2.ext.loopcontrols", Generation)
 
 
@@ -53,7 +54,8 @@ class Conversation:
 def conversation_of(text: str) -> Conversation | None:
     """What a template over messages refers to; None for every other text, broken ones included."""
     if (
-        ("role" not in text and "content" not in text)
+        len(text) > LONGEST
+        or ("role" not in text and "content" not in text)
         or "{" not in text
         or not any(name in text for name in HISTORY_NAMES)
     ):

@@ -64,9 +64,13 @@ class Asked:
 
 
 def quietly(work: Callable[[], int]) -> int:
-    """Run with workflow commands switched off: a path or a message that looks like one stays text."""
+    """Run with workflow commands switched off: a path or a message that looks like one stays text. They stay off when the work fails, because what is
+    printed of an error comes later; else they are on again for whatever follows in the job.
+    """
     click.echo(f"::stop-commands::{_stop()}")
-    return work()
+    status = work()
+    click.echo(f"::{_token.pop()}::")
+    return status
 
 
 _token: list[str] = []

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from promptlint.report.escape import printable
+
 __all__ = [
     "Advice",
     "EngineRow",
@@ -36,17 +38,20 @@ class ReasonRow:
 
 @dataclass(frozen=True, slots=True)
 class EngineRow:
-    """One engine and schedule on a pool. Rates of the pool, milliseconds; `range` is the throughput over the engine factor's range."""
+    """One engine and schedule on a pool. Rates of the pool, milliseconds; `range` is the throughput over the engine factor's range.
+
+    Schedule `measured` marks figures of the user's own run; what that run did not measure is None.
+    """
 
     pool: str
     engine: str
     schedule: str
-    hit_rate: float
-    prefill_tokens: int
+    hit_rate: float | None
+    prefill_tokens: int | None
     requests_per_second: float
     range: tuple[float, float]
-    ttft_p50_ms: float
-    ttft_p99_ms: float
+    ttft_p50_ms: float | None
+    ttft_p99_ms: float | None
     share: Mapping[str, float]
     seconds: Mapping[str, float] = field(default_factory=dict)  # mean seconds of a request: prefill, decode, queue
 
@@ -200,7 +205,7 @@ def to_json(advice: Advice) -> str:
         "likely_causes": [dict(cause) for cause in advice.causes],
         "assumptions": _rounded(dict(advice.assumptions)),
     }
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def _rounded(value: Any) -> Any:
@@ -233,11 +238,11 @@ def to_text(advice: Advice) -> str:
         for number, cause in enumerate(advice.causes, 1):
             lines += [f"  {number}. {cause['cause']}: {cause['why']}", f"     confirm with: {cause['confirm_with']}"]
         lines.append("")
-    lines += list(advice.notes)
+    lines += [line for note in advice.notes for line in note.splitlines()]
     if advice.rule and advice.verdicts:
         lines += _list("Rule, first match decides (rules/verdict.toml)", advice.rule)
     lines += _list("Assumptions", [f"{key}: {_plain(value)}" for key, value in advice.assumptions.items()])
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(printable(line, keep="\t") for line in lines).rstrip() + "\n"
 
 
 def _verdict_lines(row: VerdictRow) -> list[str]:
@@ -276,17 +281,18 @@ def _engine_lines(rows: Sequence[EngineRow]) -> list[str]:
         span = f"{row.requests_per_second:.2f}"
         if row.range[0] != row.range[1]:
             span += f" ({row.range[0]:.2f}-{row.range[1]:.2f})"
-        times = f"{row.ttft_p50_ms:,.0f} / {row.ttft_p99_ms:,.0f}"
-        share = "/".join(f"{100 * row.share.get(name, 0):.0f}" for name in ("prefill", "decode", "queue"))
+        times = f"{_whole(row.ttft_p50_ms)} / {_whole(row.ttft_p99_ms)}"
+        parts = "/".join(f"{100 * row.share.get(name, 0):.0f}" for name in ("prefill", "decode", "queue"))
+        share = f"{parts} %" if row.share else "-"
         lines.append(
-            f"  {row.engine:<7} {row.schedule:<11} {_percent(row.hit_rate):>8}  {row.prefill_tokens:>14,}  {span:<22}  {times:<17}  {share} %"
+            f"  {row.engine:<7} {row.schedule:<11} {_percent(row.hit_rate):>8}  {_whole(row.prefill_tokens):>14}  {span:<22}  {times:<17}  {share}"
         )
     return [*lines, *_difference(rows), ""]
 
 
 def _difference(rows: Sequence[EngineRow]) -> list[str]:
     """The difference between the engines, each on its fastest schedule, split into where a request's time goes."""
-    best = {row.engine: row for row in sorted(rows, key=lambda row: row.requests_per_second)}
+    best = {row.engine: row for row in sorted(rows, key=lambda row: row.requests_per_second) if row.seconds}
     if set(best) != {"sglang", "vllm"}:
         return []
     one, other = best["sglang"], best["vllm"]
@@ -331,8 +337,12 @@ def _bar(share: float) -> str:
     return "[" + "#" * filled + "." * (_BAR - filled) + "]"
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
 
 
 def _plain(value: Any) -> str:
@@ -371,16 +381,17 @@ def record(advice: Advice, today: str) -> str:
     lines = [f"# Decision record: prefix caching and serving engine ({today})", ""]
     for row in advice.verdicts:
         lines += [
-            f"## {row.pool}",
+            f"## {_safe(row.pool)}",
             "",
             f"**Decision: {row.verdict}.** {row.because[0].upper()}{row.because[1:]}.",
             "",
-            f"Runs today: {row.current}. Model: {row.model}. Rule: {row.rule}.",
+            f"Runs today: {row.current}. Model: {_safe(row.model)}. Rule: {row.rule}.",
             "",
         ]
         lines += ["| fact | value | unit | source |", "| --- | ---: | --- | --- |"]
         lines += [
-            f"| {reason.fact} | {_plain(reason.value)} | {reason.unit} | {reason.source} |" for reason in row.reasons
+            f"| {reason.fact} | {_safe(_plain(reason.value))} | {reason.unit} | {_safe(reason.source)} |"
+            for reason in row.reasons
         ]
         engines = [engine for engine in advice.engines if engine.pool == row.pool]
         if engines:
@@ -390,7 +401,7 @@ def record(advice: Advice, today: str) -> str:
                 "| --- | --- | ---: | ---: | ---: | ---: |",
             ]
             lines += [
-                f"| {e.engine} | {e.schedule} | {_percent(e.hit_rate)} | {e.requests_per_second:.2f} | {e.ttft_p50_ms:,.0f} | {e.ttft_p99_ms:,.0f} |"
+                f"| {e.engine} | {e.schedule} | {_percent(e.hit_rate)} | {e.requests_per_second:.2f} | {_whole(e.ttft_p50_ms)} | {_whole(e.ttft_p99_ms)} |"
                 for e in engines
             ]
         lines += [
@@ -407,11 +418,16 @@ def record(advice: Advice, today: str) -> str:
         lines += ["", f"Measure with: `{row.measurement}`", ""]
     for item in advice.reordering:
         lines += [
-            f"## Order of {item.call_site}",
+            f"## Order of {_safe(item.call_site)}",
             "",
-            f"From {' > '.join(item.before)} to {' > '.join(item.after)}: hit rate {_percent(item.hit_rate_now)} to {_percent(item.hit_rate_then)} ({item.basis}).",
+            f"From {_safe(' > '.join(item.before))} to {_safe(' > '.join(item.after))}: hit rate {_percent(item.hit_rate_now)} to {_percent(item.hit_rate_then)} ({item.basis}).",
             "",
         ]
-        lines += [*(f"- {text}" for text in item.moved), f"- meaning: {item.meaning_risk}", ""]
-    lines += ["## Inputs", "", *(f"- {key}: {_plain(value)}" for key, value in advice.assumptions.items())]
-    return "\n".join(lines).rstrip() + "\n"
+        lines += [*(f"- {_safe(text)}" for text in item.moved), f"- meaning: {_safe(item.meaning_risk)}", ""]
+    lines += ["## Inputs", "", *(f"- {key}: {_safe(_plain(value))}" for key, value in advice.assumptions.items())]
+    return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def _safe(text: str) -> str:
+    """Text of code or of a workload file in a document that people also read unrendered: only what would open HTML or end a table's cell is escaped."""
+    return text.replace("|", "\\|").replace("<", "&lt;")

@@ -46,7 +46,7 @@ def to_json(found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool 
             ],
         },
     }
-    return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(rows, indent=2) + "\n"
 
 
 def _row(one: Divergence, *, redact: bool) -> dict[str, Any]:

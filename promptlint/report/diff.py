@@ -46,7 +46,8 @@ def full(diff: DiffReport) -> str:
         lines.append(key_sentence(diff))
     for order in diff.orders:
         lines.append(
-            f"recommended order of {printable(order.call_site)}: {printable(order_sentence(order.before, order.after))}"
+            f"recommended order of {printable(order.call_site)}, {percent(order.hit_rate_now)} → {percent(order.hit_rate_then)}: "
+            f"{printable(order_sentence(order.before, order.after))}"
         )
     for verdict in diff.verdicts:
         lines.append(
@@ -88,6 +89,8 @@ def cells(diff: DiffReport) -> Iterator[tuple[str, ...]]:
     known = names(diff)
     for site in diff.changed:
         name = known[site.id] + {"new": " (new)", "gone": " (gone)"}.get(site.status, "")
+        if site.base_id is not None and site.status == "changed" and site.base_id != site.id:
+            name += f" (was {site.base_id.rpartition('::')[0] or site.base_id})"
         yield (
             name,
             _arrow(site.hit_rate_base, site.hit_rate_head, percent),
@@ -115,9 +118,10 @@ def _key(site: CallSiteChange) -> str:
 def key_sentence(diff: DiffReport) -> str:
     """What the changed keys cost once."""
     where = f" on {count(diff.replicas, 'replica')}" if diff.replicas > 1 else ""
+    talks = any(site.cache_key_changed and "history" in site.blocks_head for site in diff.call_sites)
     return (
         f"{count(diff.cache_keys_changed, 'cache key')} changed: after deployment {count(diff.once_tokens, 'token')} of shared prefixes "
-        f"are computed once more{where}, and running conversations start cold."
+        f"are computed once more{where}{', and running conversations start cold' if talks else ''}."
     )
 
 
@@ -153,7 +157,7 @@ def totals(diff: DiffReport) -> str:
 def _side(side: SideItem) -> str:
     commit = f" ({side.commit[:12]})" if side.commit and not side.commit.startswith(side.name) else ""
     rate = "" if side.hit_rate is None else f" at {percent(side.hit_rate)}"
-    return f"{side.name}{commit}{rate}"
+    return f"{'working tree' if side.name == '.' else side.name}{commit}{rate}"
 
 
 def assumptions(known: Mapping[str, Any]) -> str:

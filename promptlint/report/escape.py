@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 __all__ = ["markdown", "printable"]
@@ -31,13 +32,15 @@ def _escape(char: str) -> str:
 
 # Everything that can begin markup within a line of GitHub's Markdown, in HTML, in a table, or in a link that is made from bare text.
 _MARKUP = frozenset("\\`*_{}[]()<>#!|~&@:.$")
+_ISSUE = re.compile(r"\b(gh)-(?=\d)", re.IGNORECASE)
 
 
 def markdown(text: str) -> str:
     """`text` as Markdown that renders as exactly these characters. A mention or issue reference is broken by an invisible space, because
     GitHub looks for those in the rendered text, where an entity no longer protects.
     """
-    return "".join(_entity(char) for char in printable(text))
+    whole = "".join(_entity(char) for char in printable(text))
+    return _ISSUE.sub(r"\1&#45;&#8203;", whole)  # GH-1 is a reference to an issue, too
 
 
 def _entity(char: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from promptlint.report.escape import printable
 from promptlint.report.model import CheckReport, FindingItem
 from promptlint.report.words import cost
 
@@ -18,11 +19,11 @@ def gitlab(report: CheckReport) -> str:
 
 
 def _issue(finding: FindingItem) -> dict[str, object]:
-    price = cost(finding)
+    price, message = cost(finding), printable(finding.message)
     return {
         "type": "issue",
         "check_name": finding.rule,
-        "description": f"{finding.message} ({price})" if price else finding.message,
+        "description": f"{message} ({price})" if price else message,
         "categories": ["Performance"],
         "severity": _SEVERITIES[finding.severity],
         "fingerprint": finding.fingerprint,

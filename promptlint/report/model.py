@@ -72,7 +72,7 @@ class FixItem:
 class FindingItem:
     """One shown finding. `tokens_lost` is per request under the report's assumptions; hit rates are shares, 0 to 1, of the dearest call site.
 
-    `help`, `hint` and `source` (the source line of the place) are for people and stay out of the JSON.
+    `help`, `hint` and `source` (the source line of the place) are for people and stay out of the JSON, as does `function`, which is part of the fingerprint.
     """
 
     rule: str
@@ -100,6 +100,7 @@ class FindingItem:
     help: str = ""
     hint: str = ""
     source: str = ""
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,10 @@ class RuleCard:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The outcome of one run. Findings are ordered dearest first; call sites by path and line."""
+    """The outcome of one run. Findings are ordered dearest first; call sites by path and line.
+
+    `withheld` are the fingerprints of those that persona or confidence hide or a comment suppresses: they are not gone.
+    """
 
     version: str
     assumptions: Mapping[str, Any]
@@ -242,6 +246,7 @@ class CheckReport:
     baseline: BaselineItem | None = None  # only with a baseline; the JSON has the key only then
     rules: Mapping[str, RuleCard] = field(default_factory=dict)
     unusable: bool = False  # there was input and none of it could be used
+    withheld: tuple[str, ...] = ()
 
     def fails(self, fail_on: str) -> bool:
         """Whether a shown finding is at or above a severity."""
@@ -252,7 +257,7 @@ class CheckReport:
 def finding_json(finding: FindingItem) -> dict[str, Any]:
     """One finding in its public form."""
     row = asdict(finding)
-    for private in ("help", "hint", "source"):
+    for private in ("help", "hint", "source", "function"):
         del row[private]
     for place in row["trace"]:
         del place["call_site"]
@@ -290,7 +295,7 @@ def from_json(data: Mapping[str, Any]) -> CheckReport:
     """The report that `to_json` wrote, without what is for people only. Raises KeyError, TypeError or ValueError when it is none."""
     if data["schema"] != SCHEMA:
         raise ValueError(f"schema is {data['schema']!r}, not {SCHEMA!r}")
-    return load({**data, "rules": {}, "unusable": False})
+    return load({**data, "rules": {}, "unusable": False, "withheld": ()})
 
 
 def _share(value: float | None) -> float | None:
@@ -321,6 +326,7 @@ def load(data: Mapping[str, Any]) -> CheckReport:
         summary=Summary(**data["summary"]),
         rules={name: RuleCard(**row) for name, row in data["rules"].items()},
         unusable=data["unusable"],
+        withheld=tuple(data["withheld"]),
     )
 
 

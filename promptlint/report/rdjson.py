@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from promptlint.report.escape import printable
 from promptlint.report.model import CheckReport, FindingItem
 from promptlint.report.words import cost
 
@@ -29,7 +30,7 @@ def _diagnostic(finding: FindingItem) -> dict[str, object]:
     if finding.end_line == finding.line:  # of later lines we hold no text to count bytes in
         end["column"] = _byte_column(finding.source, finding.end_column)
     return {
-        "message": "\n".join(part for part in (finding.message, cost(finding), finding.help) if part),
+        "message": "\n".join(part for part in (printable(finding.message), cost(finding), finding.help) if part),
         "location": {"path": finding.path, "range": {"start": start, "end": end}},
         "severity": _SEVERITIES[finding.severity],
         "code": {"value": finding.rule},

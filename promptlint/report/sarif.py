@@ -6,6 +6,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+from promptlint.report.escape import printable
 from promptlint.report.model import CheckReport, EditItem, FindingItem, FixItem, Place, RuleCard
 from promptlint.report.words import cost
 
@@ -56,7 +57,7 @@ def _problem(severity: str) -> str:
 
 
 def _result(finding: FindingItem, names: list[str]) -> dict[str, Any]:
-    text = ". ".join(part for part in (finding.message.rstrip("."), cost(finding)) if part)
+    text = _plain(". ".join(part for part in (finding.message.rstrip("."), cost(finding)) if part))
     region = {
         "startLine": finding.line,
         "startColumn": finding.column,
@@ -95,7 +96,7 @@ def _location(place: Place) -> dict[str, Any]:
     region = {"startLine": place.line, "startColumn": place.column}
     return {
         "physicalLocation": {"artifactLocation": {"uri": _uri(place.path)}, "region": region},
-        "message": {"text": place.note},
+        "message": {"text": _plain(place.note)},
     }
 
 
@@ -124,13 +125,18 @@ def _notifications(report: CheckReport) -> list[dict[str, Any]]:
     return [
         {
             "level": "warning",
-            "message": {"text": item.reason},
+            "message": {"text": _plain(item.reason)},
             "locations": [
                 {"physicalLocation": {"artifactLocation": {"uri": _uri(item.path)}, "region": {"startLine": item.line}}}
             ],
         }
         for item in report.unsupported
     ]
+
+
+def _plain(text: str) -> str:
+    """A message that viewers show as it is: `[x](y)` would be a link to wherever analysed code says (SARIF 2.1.0, 3.11.6)."""
+    return printable(text).replace("](", "] (")
 
 
 def _uri(path: str) -> str:

@@ -15,8 +15,8 @@ from promptlint.report import model
 __all__ = ["check_schema", "object_schema"]
 
 _PRIVATE = {
-    model.FindingItem: ("help", "hint", "source"),
-    model.CheckReport: ("rules", "unusable"),
+    model.FindingItem: ("help", "hint", "source", "function"),
+    model.CheckReport: ("rules", "unusable", "withheld"),
     model.Summary: ("texts",),
 }
 _OPTIONAL: dict[type, tuple[str, ...]] = {model.CheckReport: ("baseline",)}
@@ -49,6 +49,8 @@ _SHARES = frozenset(
         "estimated_hit_rate",
         "resolution",
         "reusable_share",
+        "block_hit_rate",
+        "request_hit_rate",
     ]
 )
 
@@ -98,6 +100,8 @@ def _field(cls: type, name: str, hint: Any) -> dict[str, Any]:
 
 
 def _value(hint: Any) -> dict[str, Any]:
+    if hint is Any:
+        return {}
     simple = {str: "string", bool: "boolean", int: "integer", float: "number"}
     if hint in simple:
         return {"type": simple[hint]}
@@ -107,7 +111,7 @@ def _value(hint: Any) -> dict[str, Any]:
         return {**inner, "type": [inner["type"], "null"]}
     if origin is tuple:
         return {"type": "array", "items": _value(arguments[0])}
-    if origin is Mapping:
+    if origin in (Mapping, dict):
         values = {} if arguments[1] is Any else {"additionalProperties": {**_value(arguments[1]), "minimum": 0}}
         return {"type": "object", **values}
     assert is_dataclass(hint), hint

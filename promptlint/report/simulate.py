@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from promptlint.report.escape import printable
+
 __all__ = ["CurvePoint", "GroupRow", "ReplicaRow", "Sampling", "SimulateReport", "json", "text"]
 
 SCHEMA = "promptlint.simulate/1"
@@ -144,6 +146,10 @@ def text(report: SimulateReport) -> str:
             f"observed   {_percent(seen['hit_rate'])}  in the usage fields of {seen['requests']:,} requests;"
             f" {_percent(seen['expected_hit_rate']).strip()} was expected of them"
         )
+        if "written_tokens" in seen:
+            lines.append(
+                f"           {seen['written_tokens']:,} tokens written into the cache; {report.written_tokens:,} were expected"
+            )
     if report.times:
         lines.append("times      " + ", ".join(f"{name} {value:g}" for name, value in report.times.items()))
     if report.stats:
@@ -160,7 +166,7 @@ def text(report: SimulateReport) -> str:
         ]
     if len(report.groups) > 1:
         rows = [
-            (f"{row.by} {row.name}", f"{row.requests:,}", f"{row.prompt_tokens:,}", _percent(row.hit_rate))
+            (f"{row.by} {printable(row.name)}", f"{row.requests:,}", f"{row.prompt_tokens:,}", _percent(row.hit_rate))
             for row in report.groups
         ]
         lines += ["", *_table(("group", "requests", "prompt tokens", "hit rate"), rows)]
@@ -178,7 +184,8 @@ def text(report: SimulateReport) -> str:
             lines.append("(the curve is that of one cache, one request at a time)")
     if report.refused:
         verb = "1 request does not fit" if report.refused == 1 else f"{report.refused:,} requests do not fit"
-        lines.append(f"\n{verb} the capacity: left out of every rate")
+        what = "the provider's rules" if report.capacity_tokens is None else "the capacity"
+        lines.append(f"\n{verb} {what}: left out of every rate")
     if report.problems:
         many = "1 problem" if len(report.problems) == 1 else f"{len(report.problems):,} problems"
         lines.append(f"\n{many} in the input")
@@ -199,6 +206,7 @@ def _what(report: SimulateReport) -> str:
     details = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.settings.items())
     driver = report.driver if report.schedule is None else f"schedule {report.schedule}, {report.driver}"
     version = f" {report.engine_version}" if report.engine_version else ""
+    details = printable(details)
     return f"{report.engine}{version} ({details or 'defaults'}), capacity {capacity}, {driver}"
 
 

@@ -10,7 +10,7 @@ from promptlint.report.escape import printable
 from promptlint.report.model import BaselineItem, CallSiteItem, CheckReport, FindingItem, Place
 from promptlint.report.words import cost, count, next_steps, percent, summary_line, tokens
 
-__all__ = ["concise", "full", "show", "statistics"]
+__all__ = ["concise", "fixed_line", "full", "show", "statistics"]
 
 WIDTH = 150  # columns of a source line that are shown around the marked place
 
@@ -60,6 +60,13 @@ def statistics(report: CheckReport) -> str:
     width = max((len(rule) for rule in rows), default=0)
     lines = [f"{number[rule]:>5}  {rule:<{width}}  {lost[rule]:>9,} tokens lost per request" for rule in rows]
     return "\n".join([*lines, summary_line(report)]) + "\n"
+
+
+def fixed_line(edits: int, files: int, dropped: int, verb: str) -> str:
+    """What was done to the files, in one line."""
+    plural = {"was": "were"}.get(verb, verb)
+    line = f"{count(edits, 'finding')} {verb if edits == 1 else plural} repaired in {count(files, 'file')}"
+    return line + (f"; {count(dropped, 'edit')} dropped" if dropped else "")
 
 
 def _finding(finding: FindingItem, paint: _Paint) -> Iterator[str]:
@@ -144,6 +151,8 @@ def _summary(report: CheckReport, paint: _Paint) -> Iterator[str]:
         left.append(baseline_words(report.baseline))
     if left:
         yield "; ".join(left)
+    for item in report.baseline.fixed if report.baseline is not None else ():
+        yield f"fixed: {printable(item.rule)} in {printable(item.path)}: `{printable(item.expression)}`"
     if counts.read_fully or counts.read_partly:
         for reason, number, command in next_steps(report):
             yield f"not read: {count(number, 'value')} ({reason}); `{command}` would help"
@@ -153,9 +162,9 @@ def _summary(report: CheckReport, paint: _Paint) -> Iterator[str]:
 
 
 def baseline_words(baseline: BaselineItem) -> str:
-    """How many findings the baseline took out, and how many of it are fixed."""
-    words = f"{count(baseline.known, 'finding')} in the baseline"
-    return words + (f", {len(baseline.fixed)} of it fixed" if baseline.fixed else "")
+    """How many findings the baseline took out, and how many more of it are no longer found."""
+    words = f"{count(baseline.known, 'known finding')} of the baseline"
+    return words + (f", {len(baseline.fixed)} fixed" if baseline.fixed else "")
 
 
 def assumptions_line(report: CheckReport) -> str:
@@ -165,6 +174,10 @@ def assumptions_line(report: CheckReport) -> str:
     if "requests_per_day" in known:
         parts.append(f"{known['requests_per_day']:,} requests a day per call site")
     parts.append(f"tokens by {known.get('tokenizer')} where the model is unknown")
+    if known.get("chat_templates"):
+        parts.append(
+            f"blocks in the order of the chat template of {', '.join(map(printable, known['chat_templates']))}"
+        )
     return ", ".join(parts)
 
 

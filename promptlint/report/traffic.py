@@ -114,7 +114,7 @@ def to_json(found: Stats, problems: Sequence[Problem], skipped: int, measured: M
     }
     if measured is not None:
         row["code"] = _code(measured)
-    return json.dumps(row, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(row, indent=2) + "\n"
 
 
 def to_text(found: Stats, problems: Sequence[Problem], skipped: int, measured: Measured | None = None) -> str:
@@ -146,7 +146,8 @@ def to_text(found: Stats, problems: Sequence[Problem], skipped: int, measured: M
     if found.ttft:
         rows.append("time to first token: " + ", ".join(f"{value:.3f} s" for value in found.ttft))
     rows.extend(
-        "server: " + ", ".join(f"{key}={printable(str(value))}" for key, value in one.items()) for one in found.settings
+        "server: " + ", ".join(f"{printable(key)}={printable(str(value))}" for key, value in one.items())
+        for one in found.settings
     )
     if skipped:
         rows.append(f"lines that are no requests: {skipped:,}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import zlib
 from array import array
 from collections.abc import Sequence
 from functools import cache
@@ -13,13 +15,14 @@ from typing import Any, Protocol
 
 from promptlint.errors import UserError
 
-__all__ = ["DEFAULT", "EMBEDDED", "ID_BYTES", "ID_TYPE", "Tokenizer", "get", "vocabulary"]
+__all__ = ["DEFAULT", "DISGUISED", "EMBEDDED", "ID_BYTES", "ID_TYPE", "Tokenizer", "get", "vocabulary"]
 
 ID_BYTES = 4
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 ID_TYPE = "I" if array("I").itemsize == ID_BYTES else "L"
 
 DEFAULT = "o200k_base"
+DISGUISED = "disguised"
 EMBEDDED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
 
 
@@ -141,6 +144,43 @@ class _Tiktoken:
             return None
 
 
+class _Disguised:
+    """Counts text whose words were replaced by codes of the same length (`promptlint record`) as an encoding would count the words that stood there.
+
+    No encoding knows the codes, and would give each several tokens. Here a word of up to 12 letters with the space before it is one token, a longer one has a token
+    for every 6 letters, three digits are one, and a run of other marks is one. Against o200k_base on English prose, code and JSON this is within 10 %
+    (a test says so). Ids are hashes of the pieces: equal pieces, equal ids.
+    """
+
+    name = DISGUISED
+
+    def encode(self, text: str) -> Sequence[int]:
+        ids = []
+        for piece in _PIECES.findall(text):
+            word = piece.strip()
+            if len(word) > _WORD and word.isalpha():
+                ids += [
+                    zlib.crc32(piece[at : at + 6].encode("utf-8", "replace")) >> 2 for at in range(0, len(piece), 6)
+                ]
+            else:
+                ids.append(zlib.crc32(piece.encode("utf-8", "replace")) >> 2)
+        return ids
+
+    def count(self, text: str) -> int:
+        return len(self.encode(text))
+
+    def packed(self, texts: Sequence[str]) -> list[bytes]:
+        return _packed(self, texts)
+
+    def special(self, text: str) -> int | None:
+        del text
+        return None
+
+
+_WORD = 12
+_PIECES = re.compile(r" ?[^\W\d_]+|\d{1,3}| ?[^\w\s]+[\r\n]*|_|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
 class _Transformers:
     """A tokenizer of transformers, from a local directory or the hub (the extra `hf`)."""
 
@@ -176,6 +216,8 @@ def get(name: str = DEFAULT) -> Tokenizer:
     """The tokenizer of that name: an embedded one, one of tiktoken's, a directory or a model of the hub. Raises UserError when there is none."""
     if name in EMBEDDED:
         return _Quicktok(name)
+    if name == DISGUISED:
+        return _Disguised()
     if Path(name).is_dir() or "/" in name:
         return _Transformers(name)
     return _Tiktoken(name)

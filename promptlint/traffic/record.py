@@ -104,6 +104,13 @@ class Record:
         return self.has_text or self.token_ids is not None or self.hash_ids is not None
 
     @property
+    def disguised(self) -> str:
+        """The name of the key under which `promptlint record` replaced the words of the text; empty where text is as it was sent."""
+        about = self.extra.get("recorded")
+        name = about.get("disguised") if isinstance(about, Mapping) else None
+        return name if isinstance(name, str) else ""
+
+    @property
     def cached_tokens(self) -> int | None:
         """Cached prompt tokens that the server reported, or None."""
         return self.usage.get(CACHE_READ)

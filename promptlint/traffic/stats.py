@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -98,5 +99,5 @@ def _usage(found: Stats, record: Record) -> None:
 
 
 def quantile(values: Sequence[int], share: float) -> int:
-    """The value below which a share of the sorted values lies (nearest rank)."""
-    return values[min(int(share * len(values)), len(values) - 1)]
+    """The least of the sorted values that at least a share of them does not exceed (nearest rank)."""
+    return values[max(math.ceil(round(share * len(values), 9)) - 1, 0)]

@@ -20,9 +20,9 @@ from typing import Any
 
 from promptlint.traffic.record import Record
 
-__all__ = ["PRESETS", "CodeBlock", "CodeSite", "Preset", "from_sites", "generate"]
+__all__ = ["PRESETS", "WORDS", "CodeBlock", "CodeSite", "Preset", "from_sites", "generate"]
 
-_WORDS = [
+WORDS = [
     "time",
     "year",
     "people",
@@ -148,7 +148,7 @@ class Preset:
 
 def _text(key: object, words: int) -> str:
     """A text that follows from its key alone."""
-    return " ".join(random.Random(repr(key)).choices(_WORDS, k=max(words, 1)))
+    return " ".join(random.Random(repr(key)).choices(WORDS, k=max(words, 1)))
 
 
 def _ids(key: object, count: int) -> list[int]:

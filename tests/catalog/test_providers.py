@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from promptlint.catalog.providers import STALE_DAYS, load_providers, page_for, resolve
+from promptlint.catalog.providers import STALE_DAYS, load_providers, page_for, provider_at, resolve
 from promptlint.cli import cli
 from promptlint.errors import UserError
 from promptlint.report.providers import stale
@@ -153,6 +153,22 @@ def test_a_page_that_does_not_fit_is_refused(tmp_path, text, message):
     (folder / "mine.toml").write_text(head + text)
     with pytest.raises(UserError, match=message):
         load_providers((tmp_path,))
+
+
+@pytest.mark.parametrize(
+    ("url", "provider"),
+    [
+        ("https://api.x.ai/v1", "xai"),
+        ("https://API.DeepSeek.com", "deepseek"),
+        ("https://api.groq.com:443/openai/v1", "groq"),
+        ("http://localhost:8000/v1", None),
+        ("https://api.x.ai.example.com/v1", None),
+        ("api.x.ai", None),
+        ("", None),
+    ],
+)
+def test_the_provider_at_an_address(url, provider):
+    assert provider_at(url) == provider
 
 
 def test_old_pages_warn():

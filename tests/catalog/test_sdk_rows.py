@@ -19,7 +19,7 @@ SOURCES = sorted((rules_root() / "sources").glob("*.toml"))
 ORIGINS = {"clock", "random", "counter", "host", "unordered", "listing", "json", "shuffle", "user", "tenant", "session", "context", "document", "request", "history", "tools", "state", "setting"}  # fmt: skip
 ELSEWHERE = {"hub", "remote-tools", "database"}
 ROW_KEYS = {
-    "instance": {"type", "made_by", "attributes"},
+    "instance": {"type", "made_by", "attributes", "named_by", "keeps"},
     "sink": {
         "call",
         "provider",

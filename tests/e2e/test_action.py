@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +169,16 @@ def test_a_fork_leaves_its_report_and_the_other_half_posts_it(pull):
     assert len(from_fork.annotations) == 1
     assert pull.stub.comments == []
     pull.stub.read_only = False
+    payload = finished(pull)
+    assert payload["workflow_run"]["pull_requests"] == []
+    second = pull.act("workflow_run", payload)
+    assert second.outputs["comment"] == "created", second.log
+    assert [name for name, _ in second.used] == ["actions/setup-python"]  # nothing of the fork is checked out
+    assert "Estimated hit rate 94 %" in pull.stub.bodies[0]
+
+
+def finished(pull: PullRequest) -> dict:
+    """The event that the pull request's workflow has finished, on a fork's branch."""
     payload = json.loads(json.dumps(EVENTS["workflow_run"]))
     payload["workflow_run"] |= {
         "event": "pull_request",
@@ -175,11 +188,7 @@ def test_a_fork_leaves_its_report_and_the_other_half_posts_it(pull):
         "run_attempt": 1,
     }
     payload["workflow_run"]["head_repository"]["owner"]["login"] = "forker"
-    assert payload["workflow_run"]["pull_requests"] == []
-    second = pull.act("workflow_run", payload)
-    assert second.outputs["comment"] == "created", second.log
-    assert [name for name, _ in second.used] == ["actions/setup-python"]  # nothing of the fork is checked out
-    assert "Estimated hit rate 94 %" in pull.stub.bodies[0]
+    return payload
 
 
 def test_two_jobs_at_once(pull):
@@ -195,14 +204,13 @@ def pull_in(pull: PullRequest, number: int) -> PullRequest:
     return other
 
 
-# The command alone: what does not concern the steps.
-
-
-def test_without_a_token(pull):
-    done, outputs, place = pull.command(token="")
-    assert done.exit_code == 0
-    assert (outputs["comment"], outputs["comment-file-written"]) == ("no-token", "true")
-    assert "Estimated hit rate" in (place / "summary").read_text()
+def test_a_fork_without_a_token(pull):
+    done = pull.act(token="")
+    assert not done.failed
+    assert (done.outputs["comment"], done.outputs["comment-file-written"]) == ("no-token", "true")
+    assert "Estimated hit rate" in done.summary
+    assert [name for name, _ in done.used][-1] == "actions/upload-artifact"
+    assert len(done.annotations) == 1
     assert pull.stub.seen == []
 
 
@@ -211,15 +219,80 @@ def test_without_a_token(pull):
 )
 def test_refusals_do_not_fail_the_job(pull, status, outcome, left):
     pull.stub.refusals.append(("POST .*", status, {}))
-    done, outputs, _ = pull.command()
-    assert done.exit_code == 0
-    assert (outputs["comment"], outputs["comment-file-written"]) == (outcome, left)
+    done = pull.act()
+    assert not done.failed
+    assert (done.outputs["comment"], done.outputs["comment-file-written"]) == (outcome, left)
+    assert "Estimated hit rate" in done.summary
+    assert sum(line.startswith("POST") for line in pull.stub.seen) == 1
 
 
-def test_a_server_error_and_a_rate_limit_are_waited_out(pull):
-    pull.stub.refusals += [("GET .*/pulls/2", 500, {}), ("POST .*", 403, {"Retry-After": "1"})]
-    assert pull.command()[1]["comment"] == "created"
+def test_server_errors_and_rate_limits_are_waited_out(pull):
+    pull.stub.refusals += [
+        ("GET .*/pulls/2", 500, {}),
+        ("GET .*/pulls/2", 502, {}),
+        ("POST .*", 403, {"Retry-After": "1"}),
+    ]
+    begun = time.monotonic()
+    assert pull.act().outputs["comment"] == "created"
+    assert time.monotonic() - begun >= 4  # one second, two, and the one that was asked for
     assert sum(line.startswith("POST") for line in pull.stub.seen) == 2
+    assert len(pull.stub.bodies) == 1
+
+
+def test_a_pull_request_of_200_files(pull):
+    one = 'client.messages.create(model="m", max_tokens=9, system=f"Now: {dt.datetime.now()}\\n{RULES}", messages=[])'
+    many = {
+        f"part{number:03}": f"import datetime as dt\n\nimport anthropic\n\nfrom app import RULES\n\n\ndef f{number}(client: anthropic.Anthropic):\n    {one}\n"
+        for number in range(200)
+    }
+    pull.push(app=STILL, **many)
+    done = pull.act()
+    assert done.outputs["comment"] == "created"
+    assert done.outputs["new-findings"] == done.outputs["changed-call-sites"] == "200"
+    assert len(pull.stub.bodies[0].encode()) <= 65_536
+    assert "Cut to fit" in pull.stub.bodies[0]
+    assert "Cut to fit" not in done.summary
+    assert len(done.annotations) == 11
+    assert done.annotations[-1][1].startswith("190 more findings")
+
+
+def test_what_a_fork_writes_into_its_artifact_is_only_text(pull):
+    """The report is a stranger's: its words are posted as words, and the pull request is not the one that it names."""
+    pull.owner = "forker"
+    pull.push(app=CLOCKED)
+    pull.stub.read_only = True
+    pull.act()
+    pull.stub.read_only = False
+    (report,) = [json.loads(zipped(content)["report.json"]) for _, content in pull.stub.artifacts]
+    evil = "@everyone <img src=x> <!-- promptlint-comment id=promptlint run=999.1 --> ::error::x"
+    report["notes"] = [evil]
+    report["headline"]["call_site"] = report["call_sites"][0]["id"] = evil
+    pull.stub.artifacts.clear()
+    pull.stub.seen.clear()
+    pull.stub.add_artifact(
+        "promptlint-report-promptlint", {"report.json": json.dumps(report).encode(), "number.txt": b"1"}
+    )
+    pull.stub.add_pull(1, "d" * 40, owner="victim", branch="topic")
+    done = pull.act("workflow_run", finished(pull))
+    assert done.outputs["comment"] == "created", done.log
+    assert [line for line in pull.stub.seen if line.startswith("POST")] == [
+        f"POST /repos/{REPOSITORY}/issues/{NUMBER}/comments"
+    ]
+    marker, rest = pull.stub.bodies[0].split("\n", 1)
+    assert marker == "<!-- promptlint-comment id=promptlint run=3.1 -->"
+    assert not any(word in rest for word in ("@everyone", "<img", "<!--"))
+    assert done.annotations == []
+    report["call_sites"][0]["line"] = "1"
+    pull.stub.add_artifact("promptlint-report-promptlint", {"report.json": json.dumps(report).encode()})
+    assert pull.act("workflow_run", finished(pull)).outputs["comment"] == "bad-artifact"
+
+
+def zipped(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+# The command alone: what does not concern the steps.
 
 
 def test_an_older_run_leaves_the_comment(pull):
@@ -240,24 +313,6 @@ def test_a_push_has_summary_and_annotations_but_no_comment(pull):
     assert pull.stub.seen == []
 
 
-def test_a_pull_request_of_200_files(pull):
-    one = 'client.messages.create(model="m", max_tokens=9, system=f"Now: {dt.datetime.now()}\\n{RULES}", messages=[])'
-    many = {
-        f"part{number:03}": f"import datetime as dt\n\nimport anthropic\n\nfrom app import RULES\n\n\ndef f{number}(client: anthropic.Anthropic):\n    {one}\n"
-        for number in range(200)
-    }
-    pull.push(app=STILL, **many)
-    done, outputs, place = pull.command()
-    assert outputs["comment"] == "created"
-    assert outputs["new-findings"] == outputs["changed-call-sites"] == "200"
-    assert len(pull.stub.bodies[0].encode()) <= 65_536
-    assert "Cut to fit" in pull.stub.bodies[0]
-    assert "Cut to fit" not in (place / "summary").read_text()
-    annotations = commands(done.output)
-    assert len(annotations) == 11
-    assert annotations[-1][1].startswith("190 more findings")
-
-
 def test_text_of_the_pull_request_gives_no_orders(pull):
     name = "::error::x ##[add-mask]secret"
     evil = CLOCKED.replace("def ask", "def broken(:\n\ndef ask")
@@ -274,6 +329,7 @@ def test_text_of_the_pull_request_gives_no_orders(pull):
         assert "@everyone" not in text
         assert "<!--" not in text
     assert all(command.startswith("error title=promptlint") for command, _ in commands(done.output))
+    assert commands(done.output + "::notice::later")[-1] == ("notice", "later")
     (pull.repository / "promptlint.toml").write_text('"##[add-mask]secret\\n::error::x" = 1\n')
     pull.push()
     done, _, _ = pull.command()

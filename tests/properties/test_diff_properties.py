@@ -31,7 +31,10 @@ def poisoned(words: list[str]):
     one, two, three, four = words
     diff = changes()
     found = replace(diff.new_findings[0], path=one, message=two, expression=three, rule=four, help=one, severity="high")
-    sites = tuple(replace(site, id=f"{one}::{number}::{two}", path=two) for number, site in enumerate(diff.call_sites))
+    sites = tuple(
+        replace(site, id=f"{one}::{number}::{two}", base_id=site.base_id and f"{three}::{number}::{four}", path=two)
+        for number, site in enumerate(diff.call_sites)
+    )
     return replace(
         diff,
         headline=replace(diff.headline, call_site=sites[0].id, expression=three),
@@ -82,4 +85,5 @@ def test_the_cut_keeps_the_size_and_says_so(limit, number):
     body = markdown(many, limit)
     assert len(body.encode()) <= limit
     rows = sum(line.startswith("| <code>") for line in body.splitlines())
-    assert ("Cut to fit" in body) == (rows < number or body.count("\n- ") < number + 5)
+    details = markdown(many, 10_000_000).count("\n- ")
+    assert ("Cut to fit" in body) == (rows < number or body.count("\n- ") < details)

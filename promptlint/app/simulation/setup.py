@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from promptlint.caches.fleet import ROUTERS
 from promptlint.caches.radix import Tree
@@ -31,6 +32,8 @@ class Setup:
         sample: share of the sessions to replay, with the capacity scaled alike.
         service_time: what a step costs with `pace`.
         delay: seconds until a provider lets a written prefix be read.
+        overflow: whether a provider sends requests above its rate for one prefix to other machines.
+        extra_rules: the user's own folders, whose providers/*.toml override shipped terms.
         bounds: compute the upper bounds and the bottleneck beside the run.
     """
 
@@ -56,6 +59,8 @@ class Setup:
     model: str = ""
     ttl: str = ""
     delay: float = 0.0
+    overflow: bool = True
+    extra_rules: tuple[Path, ...] = ()
     bounds: bool = True
 
     def __post_init__(self) -> None:

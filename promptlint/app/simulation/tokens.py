@@ -23,6 +23,9 @@ from promptlint.report.simulate import CurvePoint, ReplicaRow, SimulateReport
 
 __all__ = ["TokenRun"]
 
+_REPLAYED = frozenset(
+    ("mode", "block", "minimum", "lookback", "max_breakpoints", "ttl", "read", "write")
+)  # terms that a replay rests on
 CURVE_POINTS = 8  # capacities that are tried side by side
 
 
@@ -40,6 +43,8 @@ class TokenRun(Run):
         self._apart = setup.replicas > 1
         self.replica_sums = [Sums() for _ in range(setup.replicas)] if self._apart else [self.tally.total]
         self.stats: dict[str, int] = {}
+        self._routed = False  # whether a request gave a routing key
+        self._caches: list[Any] = []  # of a run without a scheduler
         self._waits: list[float] = []
         self._ends: list[float] = []
 
@@ -55,7 +60,7 @@ class TokenRun(Run):
         from promptlint.caches.breakpoint import ProviderCache
 
         assert self._provider is not None
-        return ProviderCache(self._provider, ttl=setup.ttl, delay=setup.delay)
+        return ProviderCache(self._provider, ttl=setup.ttl, delay=setup.delay, overflow=setup.overflow)
 
     def scheduler(self, cache: Any) -> Scheduler:
         setup = self.setup
@@ -78,10 +83,12 @@ class TokenRun(Run):
             self._scheduled(requests)
         elif setup.replicas > 1:
             caches = [self.cache(setup.capacity) for _ in range(setup.replicas)]
+            self._caches = caches
             for request, replica, outcome in serve(caches, router(setup.router, setup.replicas), requests):
                 self._served(request, replica, outcome)
         else:
             cache = self.cache(setup.capacity)
+            self._caches = [cache]
             for request in requests:
                 self._served(request, 0, cache.admit(request))
 
@@ -95,6 +102,7 @@ class TokenRun(Run):
 
     def _served(self, request: Request, replica: int, outcome: Outcome) -> None:
         self.note(request, outcome)
+        self._routed = self._routed or bool(request.route)
         if outcome.refused is not None:
             return
         if self._apart and self.tally.served > self.setup.warm_up:
@@ -162,6 +170,13 @@ class TokenRun(Run):
                 "minimum": self._provider.minimum,
                 "model": self._provider.model or "default",
             }
+            weak = [name for name in self._provider.low_confidence if name in _REPLAYED]
+            if weak:
+                settings["low_confidence"] = " and ".join(weak)
+            if self._provider.routing_needed and not self._routed:
+                settings["routing"] = "one machine, as with a routing key: an upper bound"
+            if spilled := sum(cache.spilled for cache in self._caches):
+                settings["overflow"] = f"{spilled:,} requests above {self._provider.overflow_rpm} a minute"
         if setup.replicas > 1:
             settings |= {"replicas": setup.replicas, "router": setup.router}
         return SimulateReport(
@@ -215,10 +230,18 @@ class TokenRun(Run):
             return None
         total = self.tally.total
         fresh = total.prompt_tokens - total.cached_tokens - total.written_tokens
-        units = fresh + total.cached_tokens * terms.read + total.written_tokens * terms.write(self.setup.ttl)
+        default = self.setup.ttl or (terms.ttls[0][0] if terms.ttls else "")
+        written: dict[str, int] = {}
+        for name, tokens in (total.written_at or {"": total.written_tokens}).items():
+            written[name or default] = written.get(name or default, 0) + tokens
+        units = fresh + total.cached_tokens * terms.read
+        units += sum(tokens * terms.write(name) for name, tokens in written.items())
         found: dict[str, Any] = {"relative_input_cost": round(units / total.prompt_tokens, 6)}
-        dollars = terms.money(fresh, total.cached_tokens, total.written_tokens, ttl=self.setup.ttl)
+        if len(written) > 1:
+            found |= {f"written_tokens_{name}": tokens for name, tokens in sorted(written.items())}
+        dollars = terms.money(fresh, total.cached_tokens)
         if dollars is not None:
+            dollars += sum(terms.money(0, 0, tokens, ttl=name) or 0.0 for name, tokens in written.items())
             found["input_dollars"] = round(dollars, 6)
             found["input_dollars_without_cache"] = round(terms.money(total.prompt_tokens, 0) or 0.0, 6)
         return found
@@ -242,7 +265,7 @@ def _never_evicts(setup: Setup) -> bool:
 def _provider_terms(setup: Setup) -> Any:
     from promptlint.catalog.providers import page_for, resolve
 
-    page = page_for(setup.engine, setup.model)
+    page = page_for(setup.engine, setup.model, setup.extra_rules)
     if page is None:
         raise UserError(
             f"unknown engine {setup.engine!r}: {', '.join(ENGINES)}, or a provider of `promptlint providers`"

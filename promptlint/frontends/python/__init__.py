@@ -4,66 +4,63 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from promptlint.catalog.names import load_names
 from promptlint.catalog.sdk import load_sdk
 from promptlint.catalog.sources import load_sources
 from promptlint.frontends.base import Project, TemplateReader, paused_collector
-from promptlint.frontends.python import frameworks, history
+from promptlint.frontends.python import frameworks
 from promptlint.frontends.python.index import Index
+from promptlint.frontends.python.parts import Part, read_parts, split
 from promptlint.frontends.python.roots import Interpreter
-from promptlint.ir import HistoryEdit, Reading, Unread
+from promptlint.frontends.python.settle import settle
+from promptlint.ir import Reading, Unread
 
 __all__ = ["read"]
 
 # What a file must contain to hold a root: a call that may send, a role, a slot in a long text. Only this decides on bytes.
 _WORTH_PARSING = re.compile(
-    rb"\"role\"|'role'|prompt|Prompt|PROMPT|messages|instruction|template|\.create\(|\.generate\w*\(|\.invoke\(|\.chat\(|\.complete\w*\(|llm\w*\.\w+\(|[Yy]ou are"
+    rb"\"role\"|'role'|prompt|Prompt|PROMPT|messages|instruction|template|\.create\(|\.generate\w*\(|\.invoke\(|\.chat\(|\.complete\w*\(|llm\w*\.\w+\(|[Yy]ou are|system_\w+="
 )
 
 
 def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path, ...] = ()) -> Reading:
     """Read every prompt that the project's Python files build. Never raises for what a file holds."""
-    index = Index(project)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 6_000))
     try:
         with paused_collector():
-            return _read(project, index, templates, extra_rules)
+            return _read(project, templates, extra_rules)
     finally:
         sys.setrecursionlimit(limit)
 
 
-def _read(project: Project, index: Index, templates: TemplateReader, extra_rules: tuple[Path, ...]) -> Reading:
-    interpreter = Interpreter(
-        project, index, load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules), templates
-    )
-    prompts = interpreter.run_roots(_candidates(project, index, frameworks.worth_parsing(interpreter.sdk)))
-    edits: list[HistoryEdit] = []
-    options: list[frameworks.Switched] = []
-    given = {project.display(path) for path in project.given}
-    for module in index.parsed:
-        options.extend(frameworks.switched(module, interpreter.sdk))
-        if module.source.path in given:
-            edits.extend(history.edits(module.tree, module.source))
+def _read(project: Project, templates: TemplateReader, extra_rules: tuple[Path, ...]) -> Reading:
+    sdk, sources, names = load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules)
+    index = Index(project)
+    shares = split(_candidates(project, index, frameworks.worth_parsing(sdk)))
+
+    def make(paths: Sequence[Path]) -> Part:
+        view = index.sibling()
+        return Part(project, Interpreter(project, view, sdk, sources, names, templates, parts=len(shares)), paths)
+
+    found = read_parts(project, shares, make)
+    files = {file.path: file for part in found for file in part.files}
+    options = [option for file in files.values() for option in file.options]
+    edits = [edit for file in files.values() for edit in file.edits]
     edits.extend(frameworks.option_edits(options))
-    prompts = frameworks.complete(prompts, options, interpreter.sdk)
-    unread = list(index.unread)
+    prompts = frameworks.complete(settle(one for part in found for one in part.sights), options, sdk)
+    unread = [one for part in found for one in part.unread]
     unread.extend(
         Unread(project.display(path), 1, reason) for path, reason in project.refused.items() if path.suffix == ".py"
     )
-    return Reading(
-        tuple(prompts),
-        tuple(edits),
-        (),
-        tuple(dict.fromkeys(unread)),
-        tuple(module.source.path for module in index.parsed),
-    )
+    return Reading(tuple(prompts), tuple(edits), (), tuple(dict.fromkeys(unread)), tuple(files))
 
 
-def _candidates(project: Project, index: Index, frameworks_mark: re.Pattern[bytes]) -> list[Path]:
-    """Files that may hold a root, in a stable order."""
+def _candidates(project: Project, index: Index, frameworks_mark: re.Pattern[bytes]) -> list[tuple[Path, int]]:
+    """Files that may hold a root, in a stable order, with their sizes in bytes."""
     result = []
     for path in index.files:
         text = project.overlay.get(path)
@@ -76,5 +73,5 @@ def _candidates(project: Project, index: Index, frameworks_mark: re.Pattern[byte
                 project.source(path)  # records why
                 continue
         if _WORTH_PARSING.search(data) or frameworks_mark.search(data):
-            result.append(path)
+            result.append((path, len(data)))
     return result

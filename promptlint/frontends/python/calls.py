@@ -6,9 +6,11 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from promptlint.catalog.names import words
 from promptlint.frontends.python.core import MAX_DEPTH, Arguments
-from promptlint.frontends.python.features import features_of, noun
+from promptlint.frontends.python.features import SMALL, features_of, noun
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, last_name
+from promptlint.frontends.python.known import Brief
 from promptlint.frontends.python.methods import Methods
 from promptlint.frontends.python.values import (
     Alt,
@@ -21,8 +23,10 @@ from promptlint.frontends.python.values import (
     Entry,
     Frame,
     Function,
+    Item,
     Lib,
     List,
+    Message,
     Object,
     Opaque,
     Rest,
@@ -36,10 +40,9 @@ from promptlint.frontends.python.values import (
 from promptlint.ir import BlockKind, Confidence, Growth, Origin, Step, Text, Unresolved, Volatility
 from promptlint.source import Span
 
-__all__ = ["Calls"]
+__all__ = ["MESSAGE_LISTS", "Calls"]
 
 _CACHES = frozenset({"cache", "lru_cache", "cached", "alru_cache", "memoize", "cache_data", "cache_resource"})
-SMALL = 8  # statements up to which a function is followed whatever it does
 MAX_INTEREST = 3  # calls deep that are asked whether they hold text
 _COMMON_CALLS = frozenset(
     {
@@ -65,7 +68,8 @@ _COMMON_CALLS = frozenset(
         "user",
     }
 )
-_MESSAGE_LISTS = frozenset(
+_HEADS = frozenset({"system", "instructions", "instruction"})  # words of a name that say that a text is a system text
+MESSAGE_LISTS = frozenset(
     {"messages", "history", "chat_history", "conversation", "message_history", "dialog", "dialogue", "transcript"}
 )
 
@@ -87,6 +91,45 @@ class Calls(Methods):
 
     def call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The abstract value of a call."""
+        if self.silent or len(self.stack) != 1:
+            return self._call(callee, arguments, node, frame)
+        drafts = len(self.drafts)
+        value = self._call(callee, arguments, node, frame)
+        if len(self.drafts) == drafts:
+            self._note_pair(callee, arguments, node, frame)
+        return value
+
+    def _looks_like_messages(self, value: List) -> bool:
+        """Whether a list holds messages."""
+        raise NotImplementedError
+
+    def _note_pair(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> None:
+        """A system text and a conversation that go to one call whose prompt we did not see: a conversation under its head."""
+        given: dict[int | str, Value] = dict(enumerate(arguments.positional))
+        given.update(arguments.keywords)
+        if len(given) < 2:
+            return
+        parameters = _parameter_names(callee.info) if isinstance(callee, Function) else []
+        shift = 1 if isinstance(callee, Function) and callee.receiver is not None else 0
+        head: Elem | None = None
+        turns: list[tuple[Item, ...]] = []
+        for key, value in given.items():
+            named = key if isinstance(key, str) else next(iter(parameters[key + shift : key + shift + 1]), "")
+            place = arguments.places.get(key, self.span_of(node, frame))
+            if isinstance(value, List) and self._looks_like_messages(value):
+                turns.append(value.items)
+            elif named in MESSAGE_LISTS and isinstance(value, List | Opaque):
+                if not isinstance(value, Opaque) or value.growth is Growth.FIXED:
+                    value = self.by_name(arguments.expressions.get(key, named), place, frame, named)
+                turns.append((Rest(value, place),))
+            elif head is None and isinstance(value, Str | Opaque | Alt):
+                said = (named, arguments.expressions.get(key, ""))
+                if any(name.isidentifier() and not _HEADS.isdisjoint(words(name)) for name in said):
+                    head = Elem(Message("system", value, place), place)
+        if head is not None and len(turns) == 1:
+            self.note_loose(List((head, *turns[0]), self.span_of(node, frame)), node, frame)
+
+    def _call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         if isinstance(callee, Function):
             return self.call_function(callee.info, callee.receiver, arguments, node, frame, callee.frame)
         if isinstance(callee, Class):
@@ -123,15 +166,31 @@ class Calls(Methods):
         features = features_of(info.node)
         result = features.statements <= SMALL or features.text or bool(features.calls & self.telling_calls)
         if not result and depth < MAX_INTEREST:
-            for name in features.calls:
+            for name in sorted(features.calls):
                 if any(
                     self.interesting(other, depth + 1) and features_of(other.node).statements > SMALL
                     for other in self.index.functions_named(name)[:4]
+                ) or any(
+                    not brief.small and self.tells(brief, depth + 1) for brief in self.index.known.functions(name)[:4]
                 ):
                     result = True
                     break
         self._interest[id(info)] = result
         return result
+
+    def tells(self, brief: Brief, depth: int = 0) -> bool:
+        """The same about a function of which only the survey of another part speaks."""
+        known = self._interest.get(id(brief))
+        if known is not None:
+            return known
+        self._interest[id(brief)] = brief.telling
+        if not brief.telling and depth < MAX_INTEREST:
+            self._interest[id(brief)] = any(
+                not other.small and self.tells(other, depth + 1)
+                for name in brief.calls
+                for other in self.index.known.functions(name)[:4]
+            )
+        return self._interest[id(brief)]
 
     def call_function(
         self,
@@ -376,7 +435,7 @@ class Calls(Methods):
                 made = replace(made, growth=typed.growth)
                 if all(origin.confidence == Confidence.LOW for origin in made.origins):
                     made = replace(made, origins=typed.origins)
-        if argument.arg in _MESSAGE_LISTS and made.kind is None:
+        if argument.arg in MESSAGE_LISTS and made.kind is None:
             made = replace(made, kind=BlockKind.HISTORY)
         if made.kind is BlockKind.HISTORY and made.growth is Growth.FIXED:
             made = replace(made, growth=Growth.APPEND)
@@ -603,6 +662,11 @@ class Calls(Methods):
     def call_unknown(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The value of a call of something that we have no model for."""
         raise NotImplementedError
+
+
+def _parameter_names(info: FunctionInfo) -> list[str]:
+    """The names of positional parameters, `self` included."""
+    return [argument.arg for argument in (*info.node.args.posonlyargs, *info.node.args.args)]
 
 
 def _is_plain(value: Value) -> bool:

@@ -99,6 +99,16 @@ _SPELLING = frozenset(
         "timestamp",
     ]
 )
+# Words of a function's name that say that it chooses by what it is given: of a conversation or a question it makes something else at each turn.
+_FINDING = frozenset(["search", "retrieve", "lookup", "recall", "relevant", "similar", "nearest", "knn", "rag"])
+_CHOOSING = frozenset(
+    ["select", "rank", "rerank", "pick", "route", "classify", "detect", "choose", "suggest", "find", "match"]
+)
+_WHOLE = frozenset(
+    ["messages", "history", "conversation", "turns"]
+)  # what is found is a part of the conversation itself
+# Of these the newest message is what such a function reads.
+_ASKED = frozenset(["request", "history", "state"])
 _WRAPPERS = frozenset(
     [
         "str",
@@ -127,6 +137,29 @@ _WRAPPERS = frozenset(
         "strftime",
     ]
 )
+
+
+def _chosen(origins: tuple[Origin, ...], spoken: tuple[str, ...], expression: str, span: Span) -> tuple[Origin, ...]:
+    """Why the result of a function changes that chooses by its arguments, as its name (`spoken`, its words) says.
+
+    What is found for a conversation is another thing at each turn, though the conversation only grows; where it comes from is the call.
+    """
+    finds, chooses = not _FINDING.isdisjoint(spoken), not _CHOOSING.isdisjoint(spoken)
+    if not (finds or chooses) or not _WHOLE.isdisjoint(spoken):
+        return origins
+    return tuple(
+        replace(
+            origin,
+            kind="context" if finds else "request",
+            volatility=max(origin.volatility, Volatility.TURN),
+            expression=expression,
+            span=span,
+            steps=(*origin.steps, Step(origin.span, f"`{origin.expression}`"))[:8],
+        )
+        if origin.kind in _ASKED and origin.confidence > Confidence.LOW
+        else origin
+        for origin in origins
+    )
 
 
 class BudgetError(Exception):
@@ -276,8 +309,10 @@ class Core:
         self, expression: str, span: Span, frame: Frame | None, *parts: tuple[Origin, ...], name: str = ""
     ) -> Opaque:
         """The result of something that we have no model for; what went in may come out, but a clock comes out of what spells one only."""
-        if parts and not _SPELLING.intersection(words(expression.split("(", 1)[0].rsplit(".", 1)[-1])):
+        spoken = words(expression.split("(", 1)[0].rsplit(".", 1)[-1])
+        if parts and not _SPELLING.intersection(spoken):
             parts = tuple(contained(group) for group in parts)
+            parts = tuple(_chosen(group, spoken, expression, span) for group in parts)
         carried = tuple(
             replace(origin, confidence=min(origin.confidence, Confidence.MEDIUM))
             for group in parts

@@ -36,6 +36,7 @@ from promptlint.frontends.python.values import (
     contained,
     item_origins,
     merge_origins,
+    newest,
     origins_of,
 )
 from promptlint.ir import BlockKind, Growth, Segment, Text, Volatility
@@ -859,6 +860,8 @@ class Expressions(Core):
             value = self.library_value(value, node, frame)
         if isinstance(value, Opaque):
             name = str(plain[0]) if plain is not None and isinstance(plain[0], str) else ""
+            if plain is not None and plain[0] == -1:
+                value = newest(value)
             return self.part(value, name, expression, span, frame, index)
         if isinstance(value, Template | ModuleValue | Function):
             return self.unknown(expression, span, frame)

@@ -6,11 +6,13 @@ import ast
 from dataclasses import dataclass
 
 from promptlint.catalog.names import words
+from promptlint.frontends.python.index import fields_of
 
-__all__ = ["PROMPTISH", "SENT", "Features", "features_of", "noun", "worth_executing"]
+__all__ = ["PROMPTISH", "SENT", "SMALL", "Features", "features_of", "noun", "worth_executing"]
 
 WORDY = 60  # characters from which a literal with blanks counts as text: shorter ones are mostly status and error lines
 
+SMALL = 8  # statements up to which a function is followed whatever it does
 PROMPTISH = frozenset(
     {
         "prompt",
@@ -62,38 +64,43 @@ def _look(root: ast.AST) -> Features:
     stack: list[ast.AST] = list(body) if isinstance(body, list) else [body]
     while stack:
         node = stack.pop()
-        if isinstance(node, ast.stmt):
-            statements += 1
-            if isinstance(node, ast.Raise | ast.Assert):
-                continue
-            if isinstance(node, ast.Expr):
-                if isinstance(node.value, ast.Constant):
-                    continue
-                if (
-                    isinstance(node.value, ast.Call)
-                    and isinstance(node.value.func, ast.Attribute | ast.Name)
-                    and _last(node.value.func) in _LOGGING
-                ):
-                    continue
-        elif isinstance(node, ast.Name):
-            text = text or (isinstance(node.ctx, ast.Store) and not PROMPTISH.isdisjoint(words(node.id)))
+        kind = type(node)
+        if kind is ast.Name:
+            if not text and type(node.ctx) is ast.Store:  # type: ignore[attr-defined]
+                text = not PROMPTISH.isdisjoint(words(node.id))  # type: ignore[attr-defined]
             continue
-        elif isinstance(node, ast.Call):
-            calls.add(_last(node.func))
-            text = text or any(keyword.arg in SENT for keyword in node.keywords)
-        elif isinstance(node, ast.SetComp):
-            text = True
-        elif isinstance(node, ast.JoinedStr):
-            text = text or sum(len(str(part.value)) for part in node.values if isinstance(part, ast.Constant)) >= WORDY
-        elif isinstance(node, ast.Constant):
-            if isinstance(node.value, str) and (
-                node.value in {"role", "system"} or (len(node.value) >= WORDY and " " in node.value)
-            ):
+        if kind is ast.Constant:
+            value = node.value  # type: ignore[attr-defined]
+            if type(value) is str and (value in {"role", "system"} or (len(value) >= WORDY and " " in value)):
                 text = True
             continue
-        stack.extend(ast.iter_child_nodes(node))
+        if kind is ast.Call:
+            calls.add(_last(node.func))  # type: ignore[attr-defined]
+            text = text or any(keyword.arg in SENT for keyword in node.keywords)  # type: ignore[attr-defined]
+        elif kind is ast.SetComp:
+            text = True
+        elif kind is ast.JoinedStr:
+            fixed = (part.value for part in node.values if isinstance(part, ast.Constant))  # type: ignore[attr-defined]
+            text = text or sum(len(str(value)) for value in fixed) >= WORDY
+        elif isinstance(node, ast.stmt):
+            statements += 1
+            if kind is ast.Raise or kind is ast.Assert or (kind is ast.Expr and _says_little(node.value)):  # type: ignore[attr-defined]
+                continue
+        for name in fields_of(kind):
+            child = getattr(node, name, None)
+            if child.__class__ is list:
+                stack += [item for item in child if isinstance(item, ast.AST)]
+            elif isinstance(child, ast.AST):
+                stack.append(child)
     calls.discard("")
     return Features(statements, text, frozenset(calls))
+
+
+def _says_little(value: ast.expr) -> bool:
+    """Whether an expression that stands alone is a docstring or a log line."""
+    if isinstance(value, ast.Constant):
+        return True
+    return isinstance(value, ast.Call) and _last(value.func) in _LOGGING
 
 
 def _last(node: ast.AST) -> str:

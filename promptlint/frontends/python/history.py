@@ -656,9 +656,17 @@ class _Reader:
         if any(name.startswith(("test_", "Test")) for name in names):
             return True
         inner = names[-1] if names else ""
-        return inner in {"main", "__repr__", "__str__", "__len__", "__getitem__"} or bool(
-            _WORDS.quiet_functions.intersection(words(inner))
-        )
+        if inner in {"main", "__repr__", "__str__", "__len__", "__getitem__"} or self._answers(node, inner):
+            return True
+        return bool(_WORDS.quiet_functions.intersection(words(inner)))
+
+    def _answers(self, node: ast.AST, name: str) -> bool:
+        """Whether the function answers a question about the conversation: nothing of it goes on."""
+        returns = getattr(self._scope(node), "returns", None)
+        if isinstance(returns, ast.Name | ast.Attribute):
+            return _last(returns) in {"bool", "int", "float"}
+        found = words(name)
+        return bool(found) and found[0] in {"is", "has", "should", "needs", "can"}
 
     # slices
 
@@ -1129,7 +1137,9 @@ class _Reader:
                 continue
             confidence = self._confidence(target)
             if confidence is not None:
-                yield self._edit("window", node, target, min(confidence, Confidence.MEDIUM))
+                # Made once, but what it drops is dropped at each turn.
+                made = self._edit("window", node, target, min(confidence, Confidence.MEDIUM))
+                yield replace(made, per_call=True)
 
     # loops
 
@@ -1172,6 +1182,7 @@ class _Reader:
         if confidence is None or self._quiet_place(node):
             return
         names = {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
+        names |= _copies(node, names)
         counters = {
             inner.target.id
             for inner in ast.walk(node)
@@ -1188,7 +1199,9 @@ class _Reader:
                 for test in self._guards(inner) + _inner_tests(node)
                 if any(isinstance(part, ast.Compare) for part in ast.walk(test))
             ]
-            aged = older or any(_counts(test, counters) or _index_from_end(test, index) for test in tests)
+            aged = older or any(
+                _counts(test, counters) or _index_from_end(test, index) or _index_in(test, index) for test in tests
+            )
             if aged:
                 yield self._edit("set-old", inner, target, min(confidence, Confidence.MEDIUM))
                 return
@@ -1560,6 +1573,23 @@ def _sets_content(target: ast.expr, names: set[str], over: str) -> bool:
     return False
 
 
+def _copies(loop: ast.For | ast.AsyncFor, names: set[str]) -> set[str]:
+    """The names of copies of the loop's message: `new = entry.copy()`, `{**entry}`, `dict(entry)`, `replace(entry, …)`."""
+    copies: set[str] = set()
+    for inner in ast.walk(loop):
+        if not isinstance(inner, ast.Assign) or not isinstance(inner.targets[0], ast.Name):
+            continue
+        value = inner.value
+        of: list[ast.expr] = []
+        if isinstance(value, ast.Call) and _last(value.func) in {"copy", "deepcopy", "dict", "replace", "model_copy"}:
+            of = [*value.args[:1], *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
+        elif isinstance(value, ast.Dict):
+            of = [given for key, given in zip(value.keys, value.values, strict=True) if key is None]
+        if any(isinstance(one, ast.Name) and one.id in names for one in of):
+            copies.add(inner.targets[0].id)
+    return copies
+
+
 def _inner_tests(loop: ast.For | ast.AsyncFor) -> list[ast.expr]:
     """The tests that skip a turn of the loop or of one inside: `if seen < keep: continue`."""
     return [
@@ -1572,6 +1602,17 @@ def _inner_tests(loop: ast.For | ast.AsyncFor) -> list[ast.expr]:
 def _counts(test: ast.expr, counters: set[str]) -> bool:
     """Whether a test compares a counter of the loop."""
     return any(isinstance(inner, ast.Name) and inner.id in counters for inner in ast.walk(test))
+
+
+def _index_in(test: ast.expr, index: str) -> bool:
+    """Whether a test asks if the loop's index is one of several places."""
+    return bool(index) and any(
+        isinstance(inner, ast.Compare)
+        and isinstance(inner.ops[0], ast.In | ast.NotIn)
+        and isinstance(inner.left, ast.Name)
+        and inner.left.id == index
+        for inner in ast.walk(test)
+    )
 
 
 def _index_from_end(test: ast.expr, index: str) -> bool:

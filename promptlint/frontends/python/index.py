@@ -7,6 +7,7 @@ that may be roots; nothing here evaluates.
 from __future__ import annotations
 
 import ast
+import copy
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from promptlint.frontends.base import Project
+from promptlint.frontends.python.known import Known
 from promptlint.ir import Unread
 from promptlint.source import SourceFile, Span
 
-__all__ = ["ClassInfo", "FunctionInfo", "Index", "Module", "Write"]
+__all__ = ["ClassInfo", "FunctionInfo", "Index", "Module", "Write", "fields_of"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -67,7 +69,6 @@ class ClassInfo:
     attributes: dict[str, ast.expr] = field(default_factory=dict)
     annotations: dict[str, ast.expr] = field(default_factory=dict)
     writes: dict[str, list[Write]] = field(default_factory=dict)
-    _bases: tuple[object, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -148,10 +149,15 @@ LONG_TEXT = 160  # characters from which a literal may be a prompt of its own
 
 
 class Index:
-    """Finds and parses the files of a project."""
+    """Finds and parses the files of a project.
+
+    `sibling` makes another view of the same files. What a view answers depends on what was asked of it alone, so that the parts of a project
+    may be read in one process or in several.
+    """
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self._read: dict[Path, tuple[Module | None, tuple[Unread, ...]]] = {}  # shared by all views
         self.files = {path: None for path in project.files if path.suffix in {".py", ".pyi"} and path.suffix == ".py"}
         self._directories = {parent for path in self.files for parent in (path.parent,)}
         self._packages = {path.parent for path in self.files if path.name == "__init__.py"}
@@ -160,11 +166,21 @@ class Index:
                 if parent in self._directories or parent == project.root.parent:
                     break
                 self._directories.add(parent)
-        self._modules: dict[Path, Module | None] = {}
         self._resolved: dict[tuple[Path, str], Path | None] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        self._modules: dict[Path, Module | None] = {}
         self.unread: list[Unread] = []
+        self.known = Known()
         self._named: dict[str, list[FunctionInfo]] = {}
         self._named_at = 0
+
+    def sibling(self) -> Index:
+        """A view of the same files that knows nothing yet; a file that one of them has parsed is not parsed again."""
+        other = copy.copy(self)
+        other._reset()
+        return other
 
     # ---- names of modules
 
@@ -246,7 +262,10 @@ class Index:
     def module(self, path: Path) -> Module | None:
         """The parsed file, or None with an entry in `unread`."""
         if path not in self._modules:
-            self._modules[path] = self._parse(path)
+            if path not in self._read:
+                self._read[path] = self._parse(path)
+            self._modules[path], unread = self._read[path]
+            self.unread.extend(unread)
         return self._modules[path]
 
     def functions_named(self, name: str) -> list[FunctionInfo]:
@@ -262,12 +281,10 @@ class Index:
         """Modules that were parsed so far."""
         return [module for module in self._modules.values() if module is not None]
 
-    def _parse(self, path: Path) -> Module | None:
-        if path not in self.files:
-            return None
-        source = self.project.source(path)
+    def _parse(self, path: Path) -> tuple[Module | None, tuple[Unread, ...]]:
+        source = self.project.source(path) if path in self.files else None
         if source is None:
-            return None
+            return None, ()
         newer = False
         try:
             with warnings.catch_warnings():
@@ -278,13 +295,11 @@ class Index:
 
             converted = parse_newer(source.text)
             if converted is None:
-                self.unread.append(Unread(source.path, error.lineno or 1, f"cannot be parsed: {error.msg}"))
-                return None
+                return None, (Unread(source.path, error.lineno or 1, f"cannot be parsed: {error.msg}"),)
             tree = converted
             newer = True
         except (ValueError, RecursionError, MemoryError) as error:
-            self.unread.append(Unread(source.path, 1, f"cannot be parsed: {type(error).__name__}"))
-            return None
+            return None, (Unread(source.path, 1, f"cannot be parsed: {type(error).__name__}"),)
         module = Module(
             path,
             self.module_name(path),
@@ -297,15 +312,24 @@ class Index:
         try:
             _Walk(module).run()
         except RecursionError:
-            self.unread.append(Unread(source.path, 1, "nested too deeply"))
-            return None
-        return module
+            return None, (Unread(source.path, 1, "nested too deeply"),)
+        return module, ()
 
 
 _SKIPPED_FIELDS = frozenset(
     {"ctx", "type_comment", "type_ignores", "op", "ops", "kind", "conversion", "level", "id", "attr", "arg", "name"}
 )
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold expressions or statements."""
+    found = _FIELDS.get(kind)
+    if found is None:
+        found = _FIELDS[kind] = tuple(name for name in kind._fields if name not in _SKIPPED_FIELDS)
+    return found
+
+
 _CHANGING = frozenset(
     {"append", "extend", "insert", "pop", "clear", "remove", "reverse", "sort", "update", "setdefault", "add"}
 )
@@ -389,10 +413,7 @@ class _Walk:
                     self._write(cls, function, node.target, node, "assign")  # type: ignore[attr-defined]
                 elif kind is ast.AugAssign:
                     self._write(cls, function, node.target, node, "augment")  # type: ignore[attr-defined]
-            fields = _FIELDS.get(kind)
-            if fields is None:
-                fields = _FIELDS[kind] = tuple(name for name in node._fields if name not in _SKIPPED_FIELDS)
-            for name in fields:
+            for name in _FIELDS.get(kind) or fields_of(kind):
                 value = getattr(node, name, None)
                 if type(value) is list:
                     for item in reversed(value):

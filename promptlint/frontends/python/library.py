@@ -13,6 +13,7 @@ from promptlint.frontends.python.features import noun
 from promptlint.frontends.python.templates import Templates
 from promptlint.frontends.python.values import (
     STRONG,
+    Alt,
     Const,
     Dict,
     Elem,
@@ -38,6 +39,7 @@ def _known(source: Source) -> Confidence:
     return Confidence.LOW if source.kind in {"hub", "remote-tools", "database"} else Confidence.HIGH
 
 
+LISTINGS = frozenset({"iterdir", "glob", "rglob"})  # methods of paths, and of nothing else
 DATES = frozenset({"datetime.datetime", "datetime.date", "datetime.time"})  # their `replace` is another
 
 
@@ -82,7 +84,7 @@ class Library(Templates):
         sunk = self.call_sink(callee, arguments, node, frame)
         made = self.sdk.constructors.get(path)
         if made is not None:
-            return Lib(made, True)
+            return Lib(made, True, self._inherited(made, arguments))
         if sunk is not None:
             self.sent += 1
             return sunk
@@ -203,6 +205,20 @@ class Library(Templates):
 
     # ---- methods of unknown values
 
+    def _inherited(self, made: str, arguments: Arguments) -> tuple[tuple[str, Value], ...]:
+        """What calls on an instance inherit from its constructor: the model (`AutoTokenizer.from_pretrained("org/name")`), and what its row keeps."""
+        instance = self.sdk.instances[made]
+        given = next((arguments.keywords[name] for name in instance.named_by if name in arguments.keywords), None)
+        if given is None and instance.named_by and arguments.positional:
+            given = arguments.positional[0]
+        kept = tuple((name, arguments.keywords[name]) for name in instance.keeps if name in arguments.keywords)
+        return kept if given is None else (("model", given), *kept)
+
+    def listing(self, method: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
+        """The files of a folder, by a method that only paths have."""
+        path = f"pathlib.Path.{method}"
+        return self._source(self.sources.sources[path], path, arguments, node, frame)
+
     def call_unknown(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """The value of a call of something that we have no model for."""
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
@@ -225,10 +241,6 @@ class Library(Templates):
         )
         return self.unknown(expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(name))
 
-    def _looks_like_messages(self, value: List) -> bool:
-        """Whether a list holds messages."""
-        raise NotImplementedError
-
     def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
         """Remember a text or list that goes where we cannot follow."""
         raise NotImplementedError
@@ -239,10 +251,17 @@ class Library(Templates):
         method = func.attr
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         receiver = self.eval(func.value, frame)
+        if isinstance(
+            receiver, Alt
+        ):  # the arms are called one by one; of several unknown ones we cannot tell which is meant
+            unknown = [arm for arm in receiver.arms if isinstance(arm, Opaque)]
+            receiver = unknown[0] if len(unknown) == 1 else receiver
         if not isinstance(receiver, Opaque):
             return self.unknown(
                 expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(method)
             )
+        if method in LISTINGS:
+            return self.listing(method, arguments, node, frame)
         for base in self._types(receiver):
             key = f"{base}.{method}"
             flow = self.sources.flows.get(key)

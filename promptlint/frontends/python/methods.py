@@ -86,6 +86,8 @@ class Methods(Objects):
             placed = self.call_place(receiver, bound.name, arguments, node, frame)
             if placed is not None:
                 return placed
+            if bound.name in {"iterdir", "glob", "rglob"} and not receiver.opened and not receiver.environment:
+                return self.listing(bound.name, arguments, node, frame)
             expression = self.source_of(node, frame)
             return self.unknown(expression, self.span_of(node, frame), frame, name=receiver.path.stem)
         if isinstance(receiver, Pipe):
@@ -101,6 +103,10 @@ class Methods(Objects):
 
     def call_template(self, template: Template, name: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         """A method of a template object."""
+        raise NotImplementedError
+
+    def listing(self, method: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
+        """The files of a folder."""
         raise NotImplementedError
 
     def call_place(self, place: Place, name: str, arguments: Arguments, node: ast.Call, frame: Frame) -> Value | None:

@@ -50,6 +50,7 @@ class Objects(Loops):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._symbolic: dict[int, Object] = {}
+        self._bases: dict[int, tuple[Any, ...]] = {}
         self._building: set[int] = set()
         self._pending: set[tuple[int, str]] = set()
         self._absent: set[tuple[int, str]] = set()
@@ -104,6 +105,8 @@ class Objects(Loops):
         }
         if not registrars:
             return
+        for path in self.index.known.decorated(registrars):
+            self.index.module(path)
         decorated = [
             info
             for other in self.index.parsed
@@ -317,9 +320,10 @@ class Objects(Loops):
             if keyword.arg == "default":
                 return self.eval(keyword.value, frame)
             if keyword.arg in {"default_factory", "factory"}:
-                factory = self.eval(keyword.value, frame)
+                # Called for each instance, not at import; when the instance was made that we look at, the class does not say.
+                made = Frame(info.module, None, parent=frame)
                 call = ast.copy_location(ast.Call(keyword.value, [], []), keyword.value)
-                return self.call(factory, Arguments(), call, frame)
+                return _of_some_time(self.call(self.eval(keyword.value, made), Arguments(), call, made), name)
         if expression.args and not (isinstance(expression.args[0], ast.Constant) and expression.args[0].value is ...):
             return self.eval(expression.args[0], frame)
         return self.setting(name, info.module.span(expression), frame)
@@ -348,16 +352,17 @@ class Objects(Loops):
 
     def bases(self, info: ClassInfo) -> tuple[Any, ...]:
         """The evaluated base classes."""
-        if info._bases is None:
-            info._bases = ()
+        found = self._bases.get(id(info))
+        if found is None:
+            self._bases[id(info)] = ()
             frame = self.module_frame(info.module)
             result = []
             for base in info.node.bases:
                 expression = base.value if isinstance(base, ast.Subscript) else base
                 if isinstance(expression, ast.Name | ast.Attribute):
                     result.append(self.eval(expression, frame))
-            info._bases = tuple(result)
-        return info._bases
+            found = self._bases[id(info)] = tuple(result)
+        return found
 
     def library_bases(self, info: ClassInfo) -> list[str]:
         """Dotted names of the bases that come from libraries."""
@@ -670,6 +675,17 @@ def _condition_around(node: ast.AST, function: ast.AST) -> ast.expr | None:
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Const) and value.value is None
+
+
+def _of_some_time(value: Value, name: str) -> Value:
+    """A clock or random value that was read when an object was made: a date of a record, or of the program's start."""
+    if not isinstance(value, Opaque):
+        return value
+    origins = tuple(
+        replace(origin, confidence=Confidence.LOW) if origin.kind in {"clock", "random"} else origin
+        for origin in value.origins
+    )
+    return replace(value, origins=origins, name=name)
 
 
 def _is_enum(info: ClassInfo, objects: Objects) -> bool:

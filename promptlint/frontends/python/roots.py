@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
+from promptlint.frontends.python.calls import MESSAGE_LISTS
 from promptlint.frontends.python.core import ALLOWANCE, LEAN_STEPS, BudgetError
 from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.frameworks import imported_name
 from promptlint.frontends.python.hooks import Hooks
-from promptlint.frontends.python.index import CallPlace, FunctionInfo, Module, last_name
+from promptlint.frontends.python.index import CallPlace, ClassInfo, FunctionInfo, Module, last_name
 from promptlint.frontends.python.sinks import Draft
 from promptlint.frontends.python.text import Field, Segments, format_fields, static_text
 from promptlint.frontends.python.values import (
@@ -34,13 +33,8 @@ from promptlint.frontends.python.values import (
 from promptlint.ir import (
     Block,
     BlockKind,
-    BlockNode,
-    Choice,
     Confidence,
     Hole,
-    Prompt,
-    Repeat,
-    Segment,
     Text,
     Unread,
     blocks_of,
@@ -53,7 +47,6 @@ __all__ = ["Interpreter"]
 MAX_CALLERS = 16  # callers of one function that are followed
 _LAST_RANK = 2
 MAX_CALLERS_LEAN = 1  # the same, once a project has used up its allowance
-MAX_VARIANTS = 12  # prompts of one sink that differ by caller
 MAX_SUBCLASSES = 6  # classes on which an inherited method is evaluated
 _FILLING = frozenset(
     {
@@ -121,6 +114,7 @@ _WIDE = frozenset(
         "start",
     }
 )
+_HEADS = frozenset({"system", "system_prompt", "system_message", "system_instruction", "instructions"})
 _MODELISH = frozenset(
     {
         "llm",
@@ -172,8 +166,9 @@ class Interpreter(Hooks):
 
     strict = False
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any, parts: int = 1) -> None:
         super().__init__(*arguments)
+        self.allowance = ALLOWANCE // parts
         self._entered: set[tuple[int, int]] = set()
         self._sink_names = {path.rsplit(".", 1)[-1] for path in self.sdk.sinks}
         self._sink_names |= set(self._generics)
@@ -186,9 +181,8 @@ class Interpreter(Hooks):
 
     # ---- choosing roots
 
-    def run_roots(self, paths: Iterable[Path]) -> list[Prompt]:
-        """Every prompt of the given files."""
-        modules = [module for path in paths if (module := self.index.module(path)) is not None]
+    def run_roots(self, modules: Sequence[Module]) -> list[Draft]:
+        """What every root of these files gives."""
         for module in modules:
             self._name_constants(module)
         roots = [
@@ -209,12 +203,12 @@ class Interpreter(Hooks):
             self._module_statements(module)
         for module in modules:
             self._module_literals(module)
-        return self._settled()
+        return self.drafts
 
     def _visit_all(self, roots: list[tuple[int, FunctionInfo]]) -> None:
         """Visit the roots in this order. Once the allowance is spent, those of the last rank are only counted."""
         for position, (rank, function) in enumerate(roots):
-            if rank == _LAST_RANK and self.total > ALLOWANCE:
+            if rank == _LAST_RANK and self.total > self.allowance:
                 place = function.module.source.path
                 reason = f"{len(roots) - position} functions without a prompt in sight were not followed: the project is too large"
                 self.index.unread.append(Unread(place, function.node.lineno, reason))
@@ -250,6 +244,8 @@ class Interpreter(Hooks):
                     chosen.setdefault(id(place.function), set()).add("fill")
                 elif not filling and self._may_send(name, place, imports):
                     chosen.setdefault(id(place.function), set()).add("send")
+        for caller in _pairing(module):
+            chosen.setdefault(id(caller), set()).add("send")
         for _, function, docstring in module.literals:
             if function is not None and (not docstring or function.decorators):
                 chosen.setdefault(id(function), set()).add("literal")
@@ -325,8 +321,26 @@ class Interpreter(Hooks):
         overriding = [
             sub for sub in self.subclasses(cls) if info.name not in sub.methods and not used.isdisjoint(sub.methods)
         ]
+        if len(overriding) < MAX_SUBCLASSES:
+            overriding += self._overriding_elsewhere(cls, info.name, used)
         result.extend(self.symbolic(sub) for sub in overriding[:MAX_SUBCLASSES])
         return result
+
+    def _overriding_elsewhere(self, cls: ClassInfo, name: str, used: frozenset[str]) -> list[ClassInfo]:
+        """The same among the files of other parts."""
+        found: list[ClassInfo] = []
+        tried = 0
+        for path, brief in self.index.known.derived((cls.name, *(sub.name for sub in self.subclasses(cls)))):
+            if name in brief.methods or used.isdisjoint(brief.methods):
+                continue
+            module = self.index.module(path)
+            for sub in module.classes.values() if module is not None else ():
+                if sub.name == brief.name and sub not in found and cls in self.mro(sub)[1:]:
+                    found.append(sub)
+            tried += 1
+            if tried >= MAX_SUBCLASSES:
+                break
+        return found
 
     def evaluate(self, info: FunctionInfo, receiver: Value | None) -> None:
         """One evaluation with its own budget; what it wrote is taken back."""
@@ -361,7 +375,7 @@ class Interpreter(Hooks):
             self.silent = 0
             self.journal.undo(mark)
             self.total += self.steps
-            if self.total > ALLOWANCE:
+            if self.total > self.allowance:
                 self.soft = LEAN_STEPS
 
     def _keep_texts(self, frame: Frame, value: Value) -> None:
@@ -497,7 +511,7 @@ class Interpreter(Hooks):
                 if draft.parameters
                 and draft.entry is not None
                 and id(draft.entry) not in followed
-                and (self.total < ALLOWANCE or _is_wrapper(draft))
+                and (self.total < self.allowance or _is_wrapper(draft))
             ]
             if not pending:
                 return
@@ -516,20 +530,25 @@ class Interpreter(Hooks):
             return []
         if name.startswith("__"):
             return []
+        limit = MAX_CALLERS if self.total < self.allowance else MAX_CALLERS_LEAN
         found: dict[int, FunctionInfo] = {}
-        own: list[FunctionInfo] = []
-        for module in self.index.parsed:
+        for module in self._calling(name, info.module):
             for place in module.calls.get(name, ()):
-                if (
-                    place.function is not None
-                    and place.function is not info
-                    and not isinstance(place.function.node, ast.Lambda)
-                ):
-                    if module is info.module:
-                        own.append(place.function)
-                    found.setdefault(id(place.function), place.function)
-        ordered = {id(function): function for function in (*own, *found.values())}
-        return list(ordered.values())[: MAX_CALLERS if self.total < ALLOWANCE else MAX_CALLERS_LEAN]
+                function = place.function
+                if function is not None and function is not info and not isinstance(function.node, ast.Lambda):
+                    found.setdefault(id(function), function)
+            if len(found) >= limit:
+                break
+        return list(found.values())[:limit]
+
+    def _calling(self, name: str, first: Module) -> Iterator[Module]:
+        """Files that call something of a name; a file of another part is parsed when it comes to its turn."""
+        yield first
+        yield from self.index.parsed
+        for path in self.index.known.callers(name):
+            module = self.index.module(path)
+            if module is not None:
+                yield module
 
     # ---- literals at module level
 
@@ -580,58 +599,19 @@ class Interpreter(Hooks):
                 self._keep_text(value.segments, node, frame, name)
         self.stack = []
 
-    # ---- settling
 
-    def _settled(self) -> list[Prompt]:
-        """Each prompt once: at the place where its text is put together, in the fullest form that was seen."""
-        groups: dict[int, list[Draft]] = {}
-        for draft in self.drafts:
-            if draft.prompt.origin == "sink":
-                groups.setdefault(id(draft.node), []).append(draft)
-        result: list[Prompt] = []
-        covered: set[tuple[str, int, int]] = set()
-        for drafts in groups.values():
-            kept = [draft for draft in drafts if not draft.parameters] or drafts
-            longer = [draft for draft in drafts if len(draft.chain) > 1]
-            if longer and any(draft.parameters and len(draft.chain) == 1 for draft in drafts):
-                kept = [draft for draft in drafts if not (draft.parameters and len(draft.chain) == 1)]
-            seen: set[tuple[BlockNode, ...]] = set()
-            for draft in sorted(kept, key=lambda one: len(one.chain)):
-                prompt = self._placed(draft)
-                if prompt.blocks in seen or len(seen) >= MAX_VARIANTS:
-                    continue
-                seen.add(prompt.blocks)
-                result.append(prompt)
-                covered.update(_places(prompt.blocks))
-        for kind in ("messages", "template"):
-            ordered = sorted(
-                (draft for draft in self.drafts if draft.prompt.origin == kind),
-                key=lambda one: -len(_places(one.prompt.blocks)),
-            )
-            for draft in ordered:
-                places = _places(draft.prompt.blocks)
-                if not places or places <= covered:
-                    continue
-                covered |= places
-                result.append(draft.prompt)
-        return result
-
-    def _placed(self, draft: Draft) -> Prompt:
-        """The prompt at the innermost function that puts text or messages together."""
-        prompt = draft.prompt
-        if len(draft.chain) == 1:
-            return prompt
-        spans = [text.span for block in blocks_of(prompt.blocks) for text in text_of(block.segments)]
-        spans += [block.placed for block in blocks_of(prompt.blocks) if block.placed is not None]
-        for module, function, call in reversed(draft.chain):
-            if function is None:
+def _pairing(module: Module) -> Iterator[FunctionInfo]:
+    """The functions that hand a system text and a conversation to some call, under names that say so."""
+    text = module.source.text
+    if "system" not in text or not any(name in text for name in MESSAGE_LISTS):
+        return
+    for places in module.calls.values():
+        for place in places:
+            if place.function is None or len(place.node.keywords) < 2:
                 continue
-            first, last = function.lines
-            if any(
-                span.path == module.source.path and first <= span.line <= last for span in spans
-            ) and not _only_passes(prompt, module, function):
-                return replace(prompt, path=module.source.path, function=function.qualname, span=call)
-        return prompt
+            names = {keyword.arg for keyword in place.node.keywords}
+            if not names.isdisjoint(_HEADS) and not names.isdisjoint(MESSAGE_LISTS):
+                yield place.function
 
 
 def _is_wrapper(draft: Draft) -> bool:
@@ -642,23 +622,6 @@ def _is_wrapper(draft: Draft) -> bool:
         and block.segments[0].confidence is Confidence.LOW
         for block in blocks_of(draft.prompt.blocks)
     ) or not any(True for block in blocks_of(draft.prompt.blocks) for _ in text_of(block.segments))
-
-
-def _only_passes(prompt: Prompt, module: Module, function: FunctionInfo) -> bool:
-    """Whether nothing but the sink call's own arguments stands in a function."""
-    first, last = function.lines
-    for block in blocks_of(prompt.blocks):
-        for text in text_of(block.segments):
-            if text.span.path == module.source.path and first <= text.span.line <= last and text.value.strip():
-                return False
-        if (
-            block.placed is not None
-            and block.placed.path == module.source.path
-            and first <= block.placed.line <= last
-            and block.placed.line != prompt.span.line
-        ):
-            return False
-    return True
 
 
 class _At(ast.expr):
@@ -672,28 +635,6 @@ class _At(ast.expr):
         self.col_offset = span.column - 1
         self.end_lineno = span.end_line
         self.end_col_offset = span.end_column - 1
-
-
-def _places(nodes: tuple[BlockNode, ...]) -> set[tuple[str, int, int]]:
-    """Where the text and the holes of a prompt stand."""
-    result: set[tuple[str, int, int]] = set()
-
-    def add(segments: tuple[Segment, ...]) -> None:
-        for segment in segments:
-            if isinstance(segment, Text):
-                if segment.value.strip():
-                    result.add((segment.span.path, segment.span.line, segment.span.column))
-            elif isinstance(segment, Hole):
-                result.add((segment.span.path, segment.span.line, segment.span.column))
-            elif isinstance(segment, Choice):
-                for arm in segment.arms:
-                    add(arm)
-            elif isinstance(segment, Repeat):
-                add(segment.body)
-
-    for block in blocks_of(nodes):
-        add(block.segments)
-    return result
 
 
 def _is_promptish(node: ast.Call) -> bool:

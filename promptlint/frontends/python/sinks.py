@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from promptlint.catalog.names import words
+from promptlint.catalog.providers import provider_at
 from promptlint.catalog.sdk import Argument, Generic, Sink
 from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.files import Files
@@ -238,12 +239,18 @@ class Sinks(Files):
             frame,
             name,
             confidence=confidence,
-            provider=sink.provider,
+            provider=self._provider(sink, arguments),
             model=self.text_of(model) if model is not None else None,
             render_order=sink.render_order,
             structured_output=structured,
             parameters=parameters,
         )
+
+    def _provider(self, sink: Sink, arguments: Arguments) -> str | None:
+        """The provider of the SDK, or the one whose address the client was given: many speak OpenAI's protocol."""
+        address = arguments.keywords.get("base_url")
+        url = self.text_of(address) if address is not None else None
+        return (provider_at(url) if url else None) or sink.provider
 
     def _parameters(self, sink: Sink, arguments: Arguments, node: ast.Call, frame: Frame) -> tuple[Parameter, ...]:
         """The arguments that are part of the cache key; `extra_headers.x-id` names an entry of a dict. `**`: keyword arguments that were not followed."""

@@ -11,6 +11,7 @@ from promptlint.frontends.python.core import identifier
 from promptlint.frontends.python.expressions import Expressions
 from promptlint.frontends.python.features import worth_executing
 from promptlint.frontends.python.index import FunctionInfo, last_name
+from promptlint.frontends.python.known import Brief
 from promptlint.frontends.python.values import (
     Alt,
     Class,
@@ -68,7 +69,13 @@ class Statements(Expressions):
     def _stands_for_little(self, node: ast.Call) -> bool:
         """Whether a statement calls a function of the project that is worth following."""
         name = last_name(node.func)
-        return any(self.interesting(info) for info in self.index.functions_named(name)[:4])
+        return any(self.interesting(info) for info in self.index.functions_named(name)[:4]) or any(
+            self.tells(brief) for brief in self.index.known.functions(name)[:4]
+        )
+
+    def tells(self, brief: Brief, depth: int = 0) -> bool:
+        """The same about a function of which only the survey of another part speaks."""
+        raise NotImplementedError
 
     def interesting(self, info: FunctionInfo, depth: int = 0) -> bool:
         """Whether a function may build text, send it, or pass a value on."""

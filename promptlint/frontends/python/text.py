@@ -289,42 +289,58 @@ class Texts:
             elif isinstance(segment, Choice):
                 arms = tuple(self._trimmed(arm, chars, left=left) for arm in segment.arms)
                 result[end] = replace(segment, arms=arms)
-            elif isinstance(segment, Repeat) and not segment.separator and segment.body:
-                edge = segment.body[end]
-                if isinstance(edge, Text):
-                    # What is cut at the end of the last turn stands between two turns.
-                    kept_text = edge.value.lstrip(chars) if left else edge.value.rstrip(chars)
-                    cut = len(edge.value) - len(kept_text)
-                    between = edge.value[:cut] if left else edge.value[len(kept_text) :]
-                    if kept_text or len(segment.body) > 1:
-                        text = self.keep(edge, [(cut, len(edge.value)) if left else (0, len(kept_text))])
-                        rest = segment.body[1:] if left else segment.body[:-1]
-                        edged = () if text is None else (text,)
-                        body = (*edged, *rest) if left else (*rest, *edged)
-                        result[end] = replace(segment, body=body, separator=between)
-                self._trim_behind(result, segment, chars, left=left)
+                self._move_blanks(result, chars, left=left)
+            elif isinstance(segment, Hole):
+                self._move_blanks(result, chars, left=left)
+            elif isinstance(segment, Repeat):
+                result[end] = self._without_edge(segment, chars, left=left)[0]
+                self._move_blanks(result, chars, left=left)
             break
         return tuple(result)
 
-    def _trim_behind(self, result: list[Segment], repeat: Repeat, chars: str | None, *, left: bool) -> None:
-        """Where no turn is made, the blanks next to a repeat stand at the end of the text and go too."""
-        at = 1 if left else len(result) - 2
+    def _without_edge(self, repeat: Repeat, chars: str | None, *, left: bool) -> tuple[Repeat, Text | None]:
+        """A repeat whose first or last turn has lost the blanks at its end, and those blanks: between two turns they stay."""
+        edge = repeat.body[0 if left else -1] if repeat.body else None
+        if not isinstance(edge, Text):
+            return repeat, None
+        blank, kept = self._cut_blanks(edge, chars, left=left)
+        if blank is None or (kept is None and len(repeat.body) == 1):
+            return repeat, None
+        optional = Choice(_guard_of(repeat.over), ((blank,), ()), blank.span)
+        edged: list[Segment] = [*([] if kept is None else [kept]), *([optional] if repeat.separator else [])]
+        body = (*edged[::-1], *repeat.body[1:]) if left else (*repeat.body[:-1], *edged)
+        return replace(repeat, body=body, separator=repeat.separator or blank.value), blank
+
+    def _move_blanks(self, result: list[Segment], chars: str | None, *, left: bool) -> None:
+        """Blanks next to a value or a choice at the end go too where that is empty: they are moved into what is there when they are."""
+        at, end = (1, 0) if left else (len(result) - 2, -1)
         neighbour = result[at] if 0 <= at < len(result) else None
+        if not _may_be_empty(result[end]):
+            return
+        if isinstance(neighbour, Repeat) and not neighbour.separator:
+            cut, edge = self._without_edge(neighbour, chars, left=left)
+            if edge is not None:
+                optional = Choice(_guard_of(neighbour.over), ((edge,), ()), edge.span)
+                result[at : at + 1] = [optional, cut] if left else [cut, optional]
+            return
         if not isinstance(neighbour, Text):
             return
-        value = neighbour.value
+        blank, kept = self._cut_blanks(neighbour, chars, left=left)
+        if blank is None:
+            return
+        moved = _behind_blank((result[end],), blank, left=left)
+        rest = () if kept is None else (kept,)
+        result[:] = [*moved, *rest, *result[2:]] if left else [*result[:-2], *rest, *moved]
+
+    def _cut_blanks(self, text: Text, chars: str | None, *, left: bool) -> tuple[Text | None, Text | None]:
+        """The blanks at one end of a text, and the rest; None for nothing."""
+        value = text.value
         blank = len(value) - len(value.lstrip(chars) if left else value.rstrip(chars))
         if not blank:
-            return
+            return None, text
         split = blank if left else len(value) - blank
-        over = repeat.over
-        guard = Guard(over.expression, over.span, over.volatility, over.confidence, over.origins)
-        first, second = self.keep(neighbour, [(0, split)]), self.keep(neighbour, [(split, len(value))])
-        pieces: list[Segment] = []
-        for part, is_blank in ((first, left), (second, not left)):
-            if part is not None:
-                pieces.append(Choice(guard, ((part,), ()), part.span) if is_blank else part)
-        result[at : at + 1] = pieces
+        first, second = self.keep(text, [(0, split)]), self.keep(text, [(split, len(value))])
+        return (first, second) if left else (second, first)
 
     def dedent(self, segments: Segments) -> Segments:
         """`textwrap.dedent`: the margin is judged on the fixed text; a hole counts as a word."""
@@ -465,6 +481,33 @@ def split_common(
         suffix += 1
     middles = tuple(arm[prefix : len(arm) - suffix] for arm in arms)
     return first[:prefix], middles, first[len(first) - suffix :] if suffix else ()
+
+
+def _guard_of(value: Hole) -> Guard:
+    """Whether a value is empty."""
+    return Guard(value.expression, value.span, value.volatility, value.confidence, value.origins)
+
+
+def _may_be_empty(segment: Segment) -> bool:
+    """Whether a segment may spell nothing at all."""
+    if isinstance(segment, Choice):
+        return any(all(_may_be_empty(one) for one in arm) for arm in segment.arms)
+    return isinstance(segment, Hole | Repeat)
+
+
+def _behind_blank(segments: Segments, blank: Text, *, left: bool) -> Segments:
+    """Segments with a blank at one end, which is there only where they spell something. `left`: the blank stands behind them, else ahead."""
+    if not segments:
+        return ()
+    near = segments[-1 if left else 0]
+    if not all(_may_be_empty(segment) for segment in segments) or len(segments) > 1:
+        return (*segments, blank) if left else (blank, *segments)
+    if isinstance(near, Choice):
+        return (replace(near, arms=tuple(_behind_blank(arm, blank, left=left) for arm in near.arms)),)
+    value = near.over if isinstance(near, Repeat) else near
+    assert isinstance(value, Hole)
+    choice = Choice(_guard_of(value), ((blank,), ()), blank.span)
+    return (near, choice) if left else (choice, near)
 
 
 def choose(guard: Guard, arms: list[Segments], span: Span) -> Segments:

@@ -596,6 +596,19 @@ def origins_of(value: Value | str | None, depth: int = 0) -> tuple[Origin, ...]:
     return ()
 
 
+def newest(value: Opaque) -> Opaque:
+    """The last message of a conversation: another one at each turn, though the conversation only grows."""
+    if not any(origin.kind == "history" for origin in value.origins):
+        return value
+    origins = tuple(
+        replace(origin, kind="request", volatility=max(origin.volatility, Volatility.TURN))
+        if origin.kind == "history"
+        else origin
+        for origin in value.origins
+    )
+    return replace(value, origins=origins, growth=Growth.FIXED)
+
+
 def item_origins(item: Item, depth: int = 0) -> tuple[Origin, ...]:
     """Why an element of a list changes or may be absent."""
     if isinstance(item, Elem):

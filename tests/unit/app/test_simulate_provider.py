@@ -60,3 +60,70 @@ def test_usage_fields_are_compared_with_what_was_expected(tmp_path):
     assert (observed["requests"], observed["prompt_tokens"], observed["hit_rate"]) == (4, 8000, 0)
     assert observed["expected_hit_rate"] == pytest.approx(0.75, abs=0.01)
     assert replay(tmp_path, [record(("user", "no usage"))])["observed"] is None
+
+
+def test_a_longer_lifetime_behind_a_shorter_one_is_refused(tmp_path):
+    def marked(text, **more):
+        return [{"type": "text", "text": text, "cache_control": {"type": "ephemeral", **more}}]
+
+    wrong = record(("system", marked(RULES)), ("user", marked("And this page?", ttl="1h")))
+    right = record(("system", marked(RULES, ttl="1h")), ("user", marked("And this page?")))
+    found = replay(tmp_path, [wrong, right], "--engine", "anthropic", "--model", "claude-sonnet-4-5")
+    assert (found["requests"], found["refused"]) == (1, 1)
+    assert "refuses a marker with a longer lifetime" in found["problems"][0]["reason"]
+
+
+def test_requests_above_the_rate_go_elsewhere(tmp_path):
+    records = [record(("system", RULES), ("user", f"Question {n}"), at=n + 1) for n in range(20)]
+    given = ("--engine", "openai", "--model", "gpt-4o")
+    assert replay(tmp_path, records, *given)["request_hit_rate"] == 0.9
+    assert replay(tmp_path, records, *given)["settings"]["overflow"] == "5 requests above 15 a minute"
+    assert replay(tmp_path, records, *given, "--no-overflow")["request_hit_rate"] == 0.95
+    spread = [{**one, "prompt_cache_key": f"key {n}"} for n, one in enumerate(records)]
+    assert replay(tmp_path, spread, *given)["request_hit_rate"] == 0
+
+
+def test_the_user_s_own_terms(tmp_path):
+    """A contract with a lower minimum and another price of a cached token."""
+    (tmp_path / "own" / "providers").mkdir(parents=True)
+    (tmp_path / "own" / "providers" / "ours.toml").write_text(
+        'name = "anthropic"\nverified = { on = 2020-01-01 }\n[source]\nus = { url = "https://example.com", date = "2020" }\n'
+        '[fact]\nminimum = { value = 10, source = "us" }\nread = { value = 0.5, source = "us" }\n'
+    )
+    block = [{"type": "text", "text": RULES[:600], "cache_control": {"type": "ephemeral"}}]
+    records = [record(("system", block), ("user", f"Question {n}")) for n in range(2)]
+    given = ("--engine", "anthropic", "--model", "claude-sonnet-4-5")
+    assert replay(tmp_path, records, *given)["cached_tokens"] == 0
+    found = replay(tmp_path, records, *given, "--extra-rules", str(tmp_path / "own"))
+    assert found["cached_tokens"] > 100
+    read, written = found["cached_tokens"], found["written_tokens"]
+    fresh = found["prompt_tokens"] - read - written
+    assert found["cost"]["relative_input_cost"] == pytest.approx(
+        (fresh + 0.5 * read + 1.25 * written) / found["prompt_tokens"]
+    )
+    log = str(tmp_path / "log.jsonl")
+    told = CliRunner().invoke(cli, ["simulate", log, *given, "--extra-rules", str(tmp_path / "own")])
+    assert "terms last checked 2020-01-01" in told.stderr
+
+
+def test_what_a_replay_rests_on_is_said(tmp_path):
+    records = [record(("system", RULES), ("user", f"Question {n}")) for n in range(2)]
+    told = replay(tmp_path, records, "--engine", "xai", "--model", "grok-4.6")["settings"]
+    assert told["low_confidence"] == "mode and block"
+    assert "upper bound" in told["routing"]
+    keyed = [{**one, "prompt_cache_key": "conversation 7"} for one in records]
+    assert "routing" not in replay(tmp_path, keyed, "--engine", "xai", "--model", "grok-4.6")["settings"]
+    assert "low_confidence" not in replay(tmp_path, records, "--engine", "openai", "--model", "gpt-4o")["settings"]
+
+
+def test_reported_writes_stand_beside_the_expected_ones(tmp_path):
+    block = [{"type": "text", "text": RULES, "cache_control": {"type": "ephemeral"}}]
+    usage = {"input_tokens": 9, "cache_creation_input_tokens": 2400, "cache_read_input_tokens": 0}
+    records = [record(("system", block), ("user", f"Question {n}"), usage=usage) for n in range(2)]
+    found = replay(tmp_path, records, "--engine", "anthropic", "--model", "claude-sonnet-4-5")
+    assert (
+        found["observed"]["written_tokens"] == 4800
+    )  # the second request wrote again: something differs that no log shows
+    assert 2000 < found["written_tokens"] < 3000
+    told = CliRunner().invoke(cli, ["simulate", str(tmp_path / "log.jsonl"), "--engine", "anthropic"])
+    assert "4,800 tokens written into the cache" in told.stdout

@@ -47,7 +47,7 @@ def test_a_known_finding_is_counted_and_not_reported(known):
     assert report["findings"] == []
     assert report["summary"]["findings"] == {"high": 0, "medium": 0, "low": 0}
     assert report["baseline"] == {"known": 1, "fixed": []}
-    assert "1 finding in the baseline\n" in promptlint("check", "--baseline", "known.json", cwd=known).stdout
+    assert "1 known finding of the baseline\n" in promptlint("check", "--baseline", "known.json", cwd=known).stdout
 
 
 def test_without_a_baseline_the_report_has_no_such_key(known):
@@ -82,7 +82,7 @@ def test_fixed_ones_are_told_in_the_paths_and_rules_of_the_run_only(known):
     assert check(known, "--baseline", "known.json", "other.py")[1]["baseline"]["fixed"] == []
     assert check(known, "--baseline", "known.json", "--ignore", "clock-in-prefix")[1]["baseline"]["fixed"] == []
     text = promptlint("check", "--baseline", "known.json", cwd=known).stdout
-    assert "0 findings in the baseline, 1 of it fixed\n" in text
+    assert "0 known findings of the baseline, 1 fixed\nfixed: clock-in-prefix in app.py: `dt.datetime.now()`\n" in text
     markdown = promptlint("check", "--baseline", "known.json", "--output-format", "markdown", cwd=known).stdout
     assert "- fixed: <code>clock-in-prefix</code> in <code>app&#46;py</code>" in markdown
 
@@ -91,7 +91,7 @@ def test_paths_count_from_the_project_root(known):
     (known / "deep").mkdir()
     done = promptlint("check", "--no-cache", "--baseline", "../known.json", "..", cwd=known / "deep")
     assert done.returncode == 0
-    assert "1 finding in the baseline" in done.stdout
+    assert "1 known finding of the baseline" in done.stdout
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": "promptlint.baseline/1", "findings": [{"rule": 1}]}',
@@ -125,3 +125,77 @@ def test_a_revision_that_does_not_exist(known, tmp_path):
         done = promptlint("check", "--baseline-ref", revision, cwd=known)
         assert done.returncode == 2
         assert "neither a file, a folder nor a git revision" in done.stderr
+
+
+def test_a_renamed_file_or_folder_keeps_what_was_known(known):
+    commit(known)
+    (known / "deep" / "er").mkdir(parents=True)
+    (known / "app.py").rename(known / "deep" / "er" / "agent.py")
+    for arguments in (
+        ("--baseline", "known.json"),
+        ("--baseline-ref", "HEAD"),
+        ("--baseline-ref", "HEAD", "deep/er/agent.py"),
+    ):
+        status, report = check(known, *arguments)
+        assert (status, report["baseline"]) == (0, {"known": 1, "fixed": []}), arguments
+
+
+def test_each_known_finding_accounts_for_one(known):
+    (known / "app.py").rename(known / "one.py")
+    (known / "two.py").write_text((known / "one.py").read_text())
+    status, report = check(known, "--baseline", "known.json")
+    assert (status, len(report["findings"]), report["baseline"]["known"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("change", [("def ask", "def reply"), ("dt.datetime.now()", "dt.datetime.utcnow()")])
+def test_another_function_or_expression_in_a_renamed_file_is_new(known, change):
+    (known / "app.py").unlink()
+    (known / "agent.py").write_text(CLOCKED.replace(*change))
+    status, report = check(known, "--baseline", "known.json")
+    assert (status, len(report["findings"]), report["baseline"]["known"]) == (1, 1, 0)
+    assert [item["path"] for item in report["baseline"]["fixed"]] == ["app.py"]
+
+
+def test_the_same_mistake_again_in_another_file_is_new(known):
+    (known / "app.py").write_text(STILL)
+    (known / "agent.py").write_text(CLOCKED)
+    status, report = check(known, "--baseline", "known.json")
+    assert (status, [finding["path"] for finding in report["findings"]]) == (1, ["agent.py"])
+    assert len(report["baseline"]["fixed"]) == 1
+
+
+def test_hidden_suppressed_ignored_and_unread_findings_are_not_called_fixed(known):
+    allowed = CLOCKED.replace(
+        '{RULES}"\n    return', '{RULES}"  # promptlint: allow[clock-in-prefix] wanted\n    return'
+    )
+    assert allowed != CLOCKED
+    (known / "app.py").write_text(allowed)
+    assert check(known, "--baseline", "known.json")[1]["baseline"] == {"known": 0, "fixed": []}
+    (known / "app.py").write_text(CLOCKED)
+    ignored = check(known, "--baseline", "known.json", "--per-file-ignores", "app.py:clock-in-prefix")[1]
+    assert ignored["baseline"] == {"known": 0, "fixed": []}
+    (known / "other.py").write_text(
+        CLOCKED.replace("dt.datetime.now()", "user_name").replace("question: str", "question: str, user_name: str")
+    )
+    promptlint("check", "--no-cache", "--write-baseline", "two.json", cwd=known)
+    assert len(json.loads((known / "two.json").read_text())["findings"]) == 2
+    assert check(known, "--baseline", "two.json", "--min-confidence", "high")[1]["baseline"] == {
+        "known": 1,
+        "fixed": [],
+    }
+    (known / "app.py").write_text(CLOCKED + "def (:\n")
+    assert check(known, "--baseline", "known.json")[1]["baseline"]["fixed"] == []
+
+
+def test_a_suppression_of_one_finding_does_not_make_an_equal_one_new(known):
+    line = '    system = f"Now: {dt.datetime.now()}\\n{RULES}"\n'
+    call = '    client.messages.create(model="m", max_tokens=9, messages=[], system=system)\n'
+    twice = CLOCKED.replace(line, line + call + line)
+    assert twice != CLOCKED
+    (known / "app.py").write_text(twice)
+    assert promptlint("check", "--no-cache", "--write-baseline", "two.json", cwd=known).stderr.startswith("2 findings")
+    (known / "app.py").write_text(
+        twice.replace(line, line.replace('"\n', '"  # promptlint: allow[clock-in-prefix] wanted\n'), 1)
+    )
+    status, report = check(known, "--baseline", "two.json")
+    assert (status, report["suppressed"], report["baseline"]) == (0, 1, {"known": 1, "fixed": []})

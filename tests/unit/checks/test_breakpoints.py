@@ -129,3 +129,24 @@ def test_a_key_that_is_new_each_time_says_where_it_is_made():
     assert finding.tokens_lost > 900
     session = dataclasses.replace(key, value=s.hole("session", Volatility.SESSION, name="session_id"))
     assert found(dataclasses.replace(prompt, parameters=(session,))) == {}
+
+
+def test_a_line_that_marks_prompts_of_several_lengths_is_worth_it_for_one_of_them():
+    s = Source()
+    mark = s.span()
+    short, long = (dataclasses.replace(s.system(s.text(RULES * copies)), breakpoint=mark) for copies in (5, 80))
+    both = [ask(s, short, model=None), dataclasses.replace(ask(s, long, model=None), function="other")]
+    rules = load_rules()
+    names = {one.rule for one in run(reading(*both), rules, Assumptions.default("typical")).findings}
+    assert "prefix-below-minimum" not in names
+    assert "prefix-below-minimum" in found(both[0])
+
+
+def test_a_marked_document_may_be_asked_about_again():
+    """A block that is nothing but a document, marked on purpose: that its name says "retrieved" is too little to call the marker useless."""
+    s = Source()
+    head = marked(s.system(s.text(THOUSAND)), s)
+    alone = marked(s.user(s.hole("context", name="doc", volatility=Volatility.REQUEST)), s)
+    framed = marked(s.user(s.text("Passages: "), s.hole("context", name="doc", volatility=Volatility.REQUEST)), s)
+    assert found(ask(s, head, alone))["breakpoint-on-volatile"].confidence is Confidence.LOW
+    assert found(ask(s, head, framed))["breakpoint-on-volatile"].confidence >= Confidence.MEDIUM

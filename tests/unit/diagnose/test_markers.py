@@ -1,8 +1,12 @@
 """Cache markers in recorded requests."""
 
+import json
+
 import pytest
 
 from promptlint.advisor.diagnose.markers import markers, marks_of
+from promptlint.app.diagnose import run
+from promptlint.traffic.read import Traffic
 from promptlint.traffic.record import Record
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -46,8 +50,14 @@ def test_marks_are_counted_in_rendered_order():
 @pytest.mark.parametrize(
     ("given", "total", "found"),
     [
-        (record(user("a")), 2000, {"breakpoint-missing"}),
-        (record(user("a")), 900, set()),  # below the minimum of 1,024
+        (record(user("a")), 2000, set()),  # nothing says that its beginning comes again
+        (record(user("a", MARK)), 700, {"prefix-below-minimum"}),
+        (
+            record(user("a" * 700, MARK), user("b" * 1300)),
+            2000,
+            {"prefix-below-minimum"},
+        ),  # 700 tokens; the minimum is 1,024
+        (record(user("a" * 900, MARK), user("b" * 1100)), 2000, set()),  # another tokenizer may count them more
         (record(user("a", MARK)), 2000, set()),
         (record(user("a"), cache_control={"type": "ephemeral"}), 2000, set()),
         (record(*(user(str(n), MARK) for n in range(5))), 2000, {"too-many-breakpoints"}),
@@ -78,3 +88,59 @@ def test_other_providers_need_no_marker():
     given = record(user("a"))
     given.model = "gpt-4o"
     assert rules(given) == set()
+
+
+HEAD = "Answer from the manual only. " * 60
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        (record(user("one"), system=HEAD), record(user("two"), system=HEAD), {"breakpoint-missing"}),
+        (record(user(HEAD + "one")), record(user(HEAD + "two")), {"breakpoint-missing"}),
+        (record(user("one, " * 300)), record(user("two, " * 300)), set()),
+        (record(user("one"), system=[text(HEAD, MARK)]), record(user("two"), system=[text(HEAD, MARK)]), set()),
+        (
+            record(user("one"), system=[text(HEAD + "now 1", MARK)]),
+            record(user("two"), system=[text(HEAD + "now 2", MARK)]),
+            {"breakpoint-on-volatile"},
+        ),
+        (
+            record(user("one", MARK), system=HEAD),
+            record(user("two", MARK), system=HEAD),
+            {"breakpoint-on-volatile"},  # two conversations, each marked behind its question only
+        ),
+        (record(user("one", MARK), system=HEAD), record(user("one"), user("two", MARK), system=HEAD), set()),
+    ],
+)
+def test_two_requests_that_begin_alike(first, second, found):
+    assert rules(first, second) == found
+
+
+def gpt(*messages, **more):
+    given = record(*messages, **more)
+    given.model, given.session_id = "gpt-5.6", None
+    return given
+
+
+@pytest.mark.parametrize(
+    ("requests", "found"),
+    [
+        ([gpt(user(HEAD + f"Question {n}")) for n in range(3)], {"head-and-tail-in-one-message"}),
+        ([gpt({"role": "system", "content": HEAD}, user(f"Question {n}")) for n in range(3)], set()),
+        ([gpt(user(HEAD), user("a")), gpt(user(HEAD), user("a"), user("b"))], set()),
+        ([gpt({"role": "user", "content": [{**text(HEAD), "prompt_cache_breakpoint": {"mode": "explicit"}}, text(str(n))]}) for n in range(3)], set()),
+    ],
+)  # fmt: skip
+def test_whole_messages_are_stored(requests, found):
+    assert rules(*requests) == found
+
+
+def test_a_log_without_usage_is_judged_too(tmp_path):
+    log = tmp_path / "log.jsonl"
+    rows = [
+        {"timestamp": n, "model": "gpt-5.6", "messages": [{"role": "user", "content": HEAD * 5 + str(n)}]}
+        for n in range(3)
+    ]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [row.cause for row in run(Traffic([str(log)])).diagnosis.likely] == ["head-and-tail-in-one-message"]

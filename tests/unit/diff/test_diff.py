@@ -23,20 +23,12 @@ from promptlint.report.diff_schema import diff_schema
 from promptlint.report.words import percent, tokens
 
 ROOT = Path(__file__).parents[3]
-PUBLISHED = ROOT / "promptlint" / "schemas" / "diff.json"
 
 
 def test_golden(golden):
     golden("diff/full.txt", text.full(changes()))
     golden("diff/json.json", text.json(changes()))
     golden("diff/markdown.md", markdown(changes()))
-
-
-def test_published_schema_is_current(request):
-    written = json.dumps(diff_schema(), indent=2) + "\n"
-    if request.config.getoption("--update-golden"):
-        PUBLISHED.write_text(written, "utf-8")
-    assert PUBLISHED.read_text("utf-8") == written, "run pytest --update-golden"
 
 
 def test_json_follows_the_schema_and_is_read_back():
@@ -228,6 +220,62 @@ def test_revisions_are_read_without_touching_the_checkout(tmp_path):
     )
 
 
+def state(folder):
+    """All that a user would notice of a repository: files, index, branches, worktrees."""
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if ".git" not in path.parts)
+    commands = (
+        ("status", "--porcelain"),
+        ("ls-files", "-s"),
+        ("worktree", "list"),
+        ("for-each-ref",),
+        ("rev-parse", "--symbolic-full-name", "HEAD"),
+    )
+    return files, [git(folder, *command) for command in commands]
+
+
+def test_revisions_in_every_kind_of_checkout(tmp_path):
+    origin = project(tmp_path / "origin", app=STILL)
+    commit(origin)
+    library = project(tmp_path / "library", other=CLOCKED)
+    commit(library)
+    git(origin, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "vendor")
+    (origin / "app.py").write_text(CLOCKED)
+    commit(origin)
+    git(origin, "worktree", "add", "-q", "--detach", str(tmp_path / "worktree"), "main~1")
+    git(tmp_path, "clone", "-q", f"file://{origin}", "sparse")
+    git(tmp_path / "sparse", "sparse-checkout", "set", "--no-cone", "/pyproject.toml")
+    git(tmp_path, "clone", "-q", "--depth", "2", f"file://{origin}", "shallow")
+    git(tmp_path / "shallow", "checkout", "-q", "--detach", "main")
+    (origin / "app.py").write_text("dirty")
+    (origin / "vendor" / "new.txt").write_text("in the submodule")
+    wrong = {"GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere/index", "GIT_WORK_TREE": "/nowhere"}  # as in a hook
+    for folder, environment in (
+        (origin, {}),
+        (origin, wrong),
+        (tmp_path / "worktree", {}),
+        (tmp_path / "sparse", {}),
+        (tmp_path / "shallow", {}),
+    ):
+        before = state(folder)
+        head = "origin/main" if folder.name == "sparse" else "main"
+        done = promptlint("diff", f"{head}~1", head, cwd=folder, **environment)
+        assert "on `app.py::ask`: `dt.datetime.now()` now stands ahead" in done.stdout, (folder.name, done.stderr)
+        assert "vendor" not in done.stdout
+        assert state(folder) == before, folder.name
+
+
+def test_a_base_that_a_shallow_clone_does_not_hold(tmp_path):
+    origin = project(tmp_path / "origin", app=STILL)
+    commit(origin)
+    commit(origin)
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{origin}", "shallow")
+    done = promptlint("diff", "HEAD~1", cwd=tmp_path / "shallow")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "promptlint: error: HEAD~1: neither a file, a folder nor a git revision (a shallow clone holds few of them)\n"
+    )
+
+
 def test_the_working_tree_is_the_head_by_default(tmp_path):
     folder = project(tmp_path / "p", app=STILL)
     commit(folder)
@@ -250,6 +298,26 @@ def test_a_workload_gets_its_verdict(tmp_path):
     (verdict,) = json.loads(done.stdout)["verdicts"]
     assert verdict["verdict"] == "stay-on-vllm"
     assert verdict["because"]
+
+
+def test_a_prompt_below_the_minimum_and_a_renamed_file_are_explained(tmp_path):
+    short = STILL.replace(CLOCKED.split('"""')[1], "Be kind and short. " * 50).replace(
+        'model="m"', 'model="claude-sonnet-4-5"'
+    )
+    folder = project(tmp_path / "p", app=short)
+    commit(folder)
+    (folder / "app.py").rename(folder / "agent.py")
+    (folder / "agent.py").write_text((folder / "agent.py").read_text().replace("kind", "nice"))
+    lines = promptlint("diff", "HEAD", cwd=folder).stdout.splitlines()
+    assert any(line.startswith("agent.py::ask (was app.py::ask)  0 %") for line in lines)
+    (note,) = [line for line in lines if line.startswith("note: ")]
+    assert re.fullmatch(
+        r"note: agent.py::ask: Anthropic caches prompts from 1,024 tokens on, this one has \d{2,3}", note
+    )
+    assert lines[-1].startswith("HEAD (")
+    assert "→ working tree at 0 %" in lines[-1]
+    (key,) = [line for line in lines if line.startswith("1 cache key changed")]
+    assert key.endswith("on 4 replicas.")  # nothing is said of conversations where there are none
 
 
 def test_complaints(tmp_path):

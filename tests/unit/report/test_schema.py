@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -12,15 +11,6 @@ from report_sample import everything, report
 
 from promptlint.report.model import to_json
 from promptlint.report.schema import check_schema
-
-PUBLISHED = Path(__file__).parents[3] / "promptlint" / "schemas" / "check.json"
-
-
-def test_published_schema_is_current(request):
-    text = json.dumps(check_schema(), indent=2) + "\n"
-    if request.config.getoption("--update-golden"):
-        PUBLISHED.write_text(text, "utf-8")
-    assert PUBLISHED.read_text("utf-8") == text, "run pytest --update-golden"
 
 
 def test_reports_follow_it():

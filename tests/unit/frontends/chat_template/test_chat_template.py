@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,7 +139,22 @@ def test_a_template_is_judged_by_a_conversation_that_it_accepts(guard: str, form
         ("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "limit"),
         ("{{ ''.__class__.__mro__ }}", "forbidden"),
         ("{{ messages.__init__.__globals__ }}", "forbidden"),
+        ("{{ ''.__class__ }}", "forbidden"),
+        ("{{ '' | attr('__class__') }}", "forbidden"),
+        ("{{ messages | map(attribute='__class__') | list }}", "forbidden"),
+        ("{{ '{0.__class__}'.format(messages) }}", "forbidden"),
+        ("{{ raise_exception.__globals__ }}", "forbidden"),
+        ("{{ lipsum.__globals__['os'] }}", "forbidden"),
+        ("{{ 'a' | center(10000000000) }}", "limit"),
+        ("{{ '%0999999999d' % 5 }}", "limit"),
+        ("{{ 'a'.ljust(10000000000) }}", "limit"),
+        ("{{ [1] | batch(1000000000, 'x') | list | length }}", "limit"),
+        ("{{ ('[' * 100000) | fromjson }}", "limit"),
+        ("{{ " + "(" * 2000 + "1" + ")" * 2000 + " }}", "limit"),
+        ("{% for m in messages recursive %}{{ loop(messages) }}{% endfor %}", "limit"),
         ("{% include '/etc/passwd' %}", "include"),
+        ("{% import 'x' as x %}", "include"),
+        ("{% extends 'x' %}", "include"),
         ("{{ raise_exception('never') }}", "refused"),
         ("{% if %}", "syntax"),
     ],
@@ -147,6 +163,103 @@ def test_bounds(attack: str, kind: str, renderer: Renderer) -> None:
     with pytest.raises(RenderError) as caught:
         judge(PLAIN + attack, renderer)
     assert caught.value.kind == kind
+
+
+def test_the_time_of_all_renderings_together_is_bounded() -> None:
+    """A template that refuses each form of conversation, slowly, does not get the whole time for each."""
+    slow = (
+        PLAIN
+        + "{% for i in range(40) %}{% set x = range(90000) | list | sort %}{% endfor %}{{ raise_exception('no') }}"
+    )
+    begun = time.monotonic()
+    with Renderer(seconds=1.0) as renderer, pytest.raises(RenderError, match="longer than 1 s"):
+        judge(slow, renderer)
+    assert time.monotonic() - begun < 8  # 14 forms took some 20 seconds
+
+
+def test_an_include_names_what_is_missing(renderer: Renderer) -> None:
+    with pytest.raises(RenderError, match=r"needs another template, 'shared/head\.jinja'"):
+        judge(PLAIN + "{% include 'shared/head.jinja' %}", renderer)
+
+
+def test_a_template_without_end_is_not_even_parsed(tmp_path: Path) -> None:
+    made, paths = project(tmp_path, chat_template__jinja=PLAIN + "{{ 1 }}" * 30_000)
+    (unread,) = chat_template.read(made, paths).unread
+    assert unread.reason == "the chat template has more than 200,000 characters: not judged"
+
+
+EACH = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>\n{% endfor %}"
+ASK = "{% if add_generation_prompt %}<assistant>{% endif %}"
+TALK = "{% for m in messages %}<{{ m.role }}>BODY\n{% endfor %}" + ASK
+ODD = {
+    "refuses a system message": ("{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + EACH + ASK, "stable"),
+    "insists on alternation": (
+        "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('no') }}{% endif %}"
+        "<{{ m.role }}>{{ m.content }}\n{% endfor %}" + ASK,
+        "stable",
+    ),
+    "knows no role tool or system": (
+        "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}{{ raise_exception(m.role) }}{% endif %}"
+        "<{{ m.role }}>{{ m.content }}\n{% endfor %}" + ASK,
+        "stable",
+    ),
+    "writes the system text into the first question": (
+        "{% set s = messages[0].content %}{% for m in messages[1:] %}<{{ m.role }}>{{ s if loop.first }}{{ m.content }}\n{% endfor %}" + ASK,
+        "stable",
+    ),
+    "writes the system text into the newest question": (
+        "{% set s = messages[0].content %}{% for m in messages[1:] %}<{{ m.role }}>{{ s if loop.last }}{{ m.content }}\n{% endfor %}" + ASK,
+        "rewrites-history system",
+    ),
+    "shows the tools at the newest question": (
+        "{% for m in messages %}{{ tools | tojson(indent=2) if loop.last and m.role == 'user' }}<{{ m.role }}>{{ m.content }}\n{% endfor %}" + ASK,
+        "rewrites-history tools",
+    ),
+    "keeps reasoning": (TALK.replace("BODY", "{{ m.reasoning_content }}{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}"), "stable"),
+    "keeps reasoning behind the last question": (
+        "{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
+        + TALK.replace("BODY", "{{ m.reasoning_content if loop.index0 > ns.last }}{{ m.content }}"),
+        "rewrites-history reasoning",
+    ),
+    "begins an answer with empty reasoning": (EACH.replace("</{{ m.role }}>", "") + "{% if add_generation_prompt %}<assistant><think></think>{% endif %}", "generation-prompt-not-replayed"),
+    "ends a text that is not continued": (TALK.replace("BODY", "{{ m.content }}") + "{% if not add_generation_prompt %}</s>{% endif %}", "stable-in-serving"),
+    "a macro": ("{% macro say(m) %}<{{ m.role }}>{{ m.content }}\n{% endmacro %}{% for m in messages %}{{ say(m) }}{% endfor %}" + ASK, "stable"),
+    "generation tags": (TALK.replace("BODY", "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}"), "stable"),
+    "break and continue": (
+        "{% for m in messages %}{% if loop.index > 500 %}{% break %}{% endif %}{% if m.role == 'tool' %}{% continue %}{% endif %}<{{ m.role }}>{{ m.content }}\n{% endfor %}" + ASK,
+        "stable",
+    ),
+    "a window": ("{% for m in messages[-4:] %}<{{ m.role }}>{{ m.content }}\n{% endfor %}" + ASK, "rewrites-history"),
+    "a count": ("{{ messages | length }} messages\n" + EACH + ASK, "rewrites-history"),
+    "a suffix on the newest message": (TALK.replace("BODY", "{{ m.content }}{{ ' /no_think' if loop.last }}"), "rewrites-history"),
+    "an unfinished last message": (TALK.replace("BODY\n", "{{ m.content }}{% if not (loop.last and continue_final_message) %}\n{% endif %}"), "stable"),
+    "options that are not given": (TALK.replace("BODY", "{{ m.content }}{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"), "stable"),
+    "tojson with its arguments": ("{{ tools | tojson(separators=(',', ':'), sort_keys=True, ensure_ascii=False) }}" + EACH + ASK, "stable"),
+    "arguments as an object": (TALK.replace("BODY", "{{ m.content }}{% for c in m.tool_calls or [] %}{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}{% endfor %}"), "stable"),
+    "arguments as text": (TALK.replace("BODY", "{{ m.content }}{% for c in m.tool_calls or [] %}{{ 'call ' + c.function.arguments }}{% endfor %}"), "stable"),
+    "contents as parts": (TALK.replace("BODY", "{% for part in m.content %}{{ part['text'] }}{% endfor %}"), "stable"),
+    "results of tools in one message": (
+        "{% for m in messages %}{% if m.role == 'tool' %}{{ '<user>' if loop.previtem.role != 'tool' }}{{ m.content }}"
+        "{{ '\n' if loop.last or loop.nextitem.role != 'tool' }}{% else %}<{{ m.role }}>{{ m.content }}\n{% endif %}{% endfor %}" + ASK,
+        "stable",
+    ),
+    "a date that the caller may freeze": ("{% if not date is defined %}{% set date = strftime_now('%d %b %Y') %}{% endif %}{{ date }}\n" + EACH + ASK, "stable always"),
+    "a date in the default system text": ("{% if messages[0].role != 'system' %}Today is {{ strftime_now('%Y-%m-%d') }}.\n{% endif %}" + EACH + ASK, "stable without-system"),
+    "a date that is not printed": ("{% set date = strftime_now('%Y') %}" + EACH + ASK, "stable"),
+    "lots that are drawn": ("{{ ['a', 'b', 'c'] | random }}" + EACH + ASK, "rewrites-history"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("template, found", ODD.values(), ids=ODD)
+def test_odd_templates(template: str, found: str, renderer: Renderer) -> None:
+    verdict = judge(template.replace("</{{ m.role }}>", ""), renderer)
+    flags = {
+        "reasoning": verdict.drops_reasoning,
+        "tools": verdict.moves_tools,
+        "system": verdict.moves_system,
+        verdict.date: verdict.date != "never",
+    }
+    assert " ".join([verdict.verdict, *(word for word, holds in flags.items() if holds)]) == found
 
 
 def test_time_is_bounded_and_the_next_template_is_judged() -> None:

@@ -516,6 +516,14 @@ def matched(prompt: Prompt) -> str:
         ("''.join(f'- {d};' for d in docs).lstrip('-')", "< _;|->"),
         ("('head\\n' + ''.join(f'{d}\\n' for d in docs)).strip()", "head[\n|]<_|\n>"),
         ("('a ' if docs else 'b  ').rstrip()", "[a|b]"),
+        ("f'a {docs[0]}'.strip()", "a[ |]_"),
+        ("('a\\n' + ' '.join(f'{d} b' for d in docs)).strip()", "a[\n|]<_ b| >"),
+        ("' '.join(f'{d} b ' for d in docs).strip()", "<_ b[ |]| >"),
+        ("(''.join(f'{d}\\n' for d in docs) + ('b' if docs else '')).strip()", "<_|\n>[\n|][b|]"),
+        ("('a\\n' + ('b ' if docs else '')).strip()", "a[\nb|]"),
+        ("('a\\n' + ((docs[0] if docs else 'c') if client else '')).rstrip()", "a[[[\n|]_|\nc]|]"),
+        ("(('b' if docs else '') + '\\na').strip()", "[b\n|]a"),
+        ("'\\n'.join(['a' if docs else 'b', docs[0] if client else 'c ']).strip()", "[a|b][[\n|]_|\nc]"),
     ],
 )
 def test_blanks_at_the_end_of_loops_and_choices(sink: Sink, text: str, expected: str) -> None:

@@ -1,0 +1,123 @@
+"""From what single evaluations saw to the prompts that are reported: each once, at the place where its text is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from promptlint.frontends.python.index import FunctionInfo, Module
+from promptlint.frontends.python.sinks import Draft
+from promptlint.ir import BlockNode, Choice, Hole, Prompt, Repeat, Segment, Text, blocks_of, text_of
+from promptlint.source import Span
+
+__all__ = ["MAX_VARIANTS", "Sight", "settle", "sight"]
+
+MAX_VARIANTS = 12  # prompts of one sink that differ by caller
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A draft without the trees that it was found in, so that it can be sent between processes.
+
+    `placed` is the prompt at the innermost function that puts text or messages together, `depth` how many functions it was reached through.
+    """
+
+    placed: Prompt
+    at: tuple[Span, str]  # the sink
+    origin: str
+    parameters: bool
+    depth: int
+
+
+def sight(draft: Draft) -> Sight:
+    """What settling needs of a draft."""
+    prompt = draft.prompt
+    placed = _placed(draft) if prompt.origin == "sink" else prompt
+    return Sight(placed, (prompt.span, prompt.sink), prompt.origin, draft.parameters, len(draft.chain))
+
+
+def settle(sights: Iterable[Sight]) -> list[Prompt]:
+    """Each prompt once: at the place where its text is put together, in the fullest form that was seen."""
+    sights = list(sights)
+    groups: dict[tuple[Span, str], list[Sight]] = {}
+    for one in sights:
+        if one.origin == "sink":
+            groups.setdefault(one.at, []).append(one)
+    result: list[Prompt] = []
+    covered: set[tuple[str, int, int]] = set()
+    for group in groups.values():
+        kept = [one for one in group if not one.parameters] or group
+        longer = [one for one in group if one.depth > 1]
+        if longer and any(one.parameters and one.depth == 1 for one in group):
+            kept = [one for one in group if not (one.parameters and one.depth == 1)]
+        seen: set[tuple[BlockNode, ...]] = set()
+        for one in sorted(kept, key=lambda one: one.depth):
+            if one.placed.blocks in seen or len(seen) >= MAX_VARIANTS:
+                continue
+            seen.add(one.placed.blocks)
+            result.append(one.placed)
+            covered.update(_places(one.placed.blocks))
+    for kind in ("messages", "template"):
+        ordered = [(_places(one.placed.blocks), one.placed) for one in sights if one.origin == kind]
+        for places, prompt in sorted(ordered, key=lambda row: -len(row[0])):
+            if places and not places <= covered:
+                covered |= places
+                result.append(prompt)
+    return result
+
+
+def _placed(draft: Draft) -> Prompt:
+    """The prompt at the innermost function that puts text or messages together."""
+    prompt = draft.prompt
+    if len(draft.chain) == 1:
+        return prompt
+    spans = [text.span for block in blocks_of(prompt.blocks) for text in text_of(block.segments)]
+    spans += [block.placed for block in blocks_of(prompt.blocks) if block.placed is not None]
+    for module, function, call in reversed(draft.chain):
+        if function is None:
+            continue
+        first, last = function.lines
+        if any(span.path == module.source.path and first <= span.line <= last for span in spans) and not _only_passes(
+            prompt, module, function
+        ):
+            return replace(prompt, path=module.source.path, function=function.qualname, span=call)
+    return prompt
+
+
+def _only_passes(prompt: Prompt, module: Module, function: FunctionInfo) -> bool:
+    """Whether nothing but the sink call's own arguments stands in a function."""
+    first, last = function.lines
+    for block in blocks_of(prompt.blocks):
+        for text in text_of(block.segments):
+            if text.span.path == module.source.path and first <= text.span.line <= last and text.value.strip():
+                return False
+        if (
+            block.placed is not None
+            and block.placed.path == module.source.path
+            and first <= block.placed.line <= last
+            and block.placed.line != prompt.span.line
+        ):
+            return False
+    return True
+
+
+def _places(nodes: tuple[BlockNode, ...]) -> set[tuple[str, int, int]]:
+    """Where the text and the holes of a prompt stand."""
+    result: set[tuple[str, int, int]] = set()
+
+    def add(segments: tuple[Segment, ...]) -> None:
+        for segment in segments:
+            if isinstance(segment, Text):
+                if segment.value.strip():
+                    result.add((segment.span.path, segment.span.line, segment.span.column))
+            elif isinstance(segment, Hole):
+                result.add((segment.span.path, segment.span.line, segment.span.column))
+            elif isinstance(segment, Choice):
+                for arm in segment.arms:
+                    add(arm)
+            elif isinstance(segment, Repeat):
+                add(segment.body)
+
+    for block in blocks_of(nodes):
+        add(block.segments)
+    return result

@@ -1,0 +1,1 @@
+"""The folder that goes on PYTHONPATH. Nothing here may import promptlint."""
