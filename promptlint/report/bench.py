@@ -89,6 +89,8 @@ def _cell(cell: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
     rows = cell["targets"]
     if not rows:
         return [*lines, "  nothing was measured"]
+    if not any(row["figures"] for row in rows):
+        return [*lines, "  no repetition in which every request was answered"]
     counts = ", ".join(f"{row['target']} {sum(1 for one in row['repetitions'] if _whole(one))}" for row in rows)
     lines.append(f"  {f'mean of whole repetitions ({counts})':<{_LABEL}}  {level} intervals")
     lines.append(f"  {'':<{_LABEL}}" + "".join(f"{row['target']:>{_WIDTH}}" for row in rows))

@@ -1,7 +1,6 @@
 """`promptlint bench` against servers that run, stumble, hang, lie and die."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -236,30 +235,19 @@ def test_a_slow_stream_is_slow_and_no_failure(capsys):
     assert row["p"] < 0.02
 
 
-def test_an_interrupt_writes_what_was_measured(tmp_path):
+@pytest.mark.parametrize("fault", ["", "hang"])
+def test_an_interrupt_writes_what_was_measured(tmp_path, fault):
+    """In the third repetition; also while the server hangs and nothing moves."""
     result = tmp_path / "result.json"
-    with StandIn(Behaviour(first=0.05)) as a:
-        command = [
-            sys.executable,
-            "-m",
-            "promptlint",
-            "bench",
-            "--target",
-            a.url,
-            *QUICK,
-            "--repetitions",
-            "50",
-            "--concurrency",
-            "4",
-            "--save",
-            str(result),
-        ]
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}
-        )
+    hanging = dict.fromkeys(range(2 + 2 * 24 + 5, 9999), fault)
+    with StandIn(Behaviour(first=0.05, faults=hanging)) as a:
+        options = (*QUICK, "--repetitions", "50", "--concurrency", "4", "--save", str(result), "--timeout", "60")
+        command = [sys.executable, "-m", "promptlint", "bench", "--target", a.url, *options]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for line in child.stderr:
             if line.startswith("repetition 3"):
                 break
+        time.sleep(0.2)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=30)
     assert child.returncode == 130, err

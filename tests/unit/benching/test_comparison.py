@@ -8,7 +8,7 @@ from promptlint.benching.answers import Answer
 from promptlint.benching.drive import Run
 from promptlint.benching.summary import COMPARED, compare, figures
 
-REQUESTS = 80
+REQUESTS = 40
 
 
 def run(rng, *, slower=0.0, minute=1.0):
