@@ -111,8 +111,8 @@ def prepared(file: Path) -> Iterator[Path]:
     """An empty file of records that only its owner may read, and for the time of the run the flags beside it. Raises UserError."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.fchmod(descriptor, 0o600)
         os.close(descriptor)
+        file.chmod(0o600)
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror or error}") from error
     descriptor, name = tempfile.mkstemp(prefix="promptlint-", suffix=".flags")

@@ -47,7 +47,8 @@ def flag(position: int, value: bytes = b"1") -> None:
     try:
         descriptor = os.open(settings.flags, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         try:
-            os.pwrite(descriptor, value, position)
+            os.lseek(descriptor, position, os.SEEK_SET)
+            os.write(descriptor, value)
         finally:
             os.close(descriptor)
     except (OSError, ValueError):
