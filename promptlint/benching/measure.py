@@ -15,7 +15,7 @@ from promptlint.benching.drive import Run, drive
 from promptlint.benching.expected import Expected, expect, shared_share
 from promptlint.benching.fairness import Objection, compare_facts, fits, needs_report
 from promptlint.benching.honesty import check_answers
-from promptlint.benching.plan import Load, Sampling, Shot, Spelling, arrivals, shots
+from promptlint.benching.plan import Load, Sampling, Shot, Spelling, arrivals, disguise, shots
 from promptlint.benching.servers import Facts, Unusable, flush, read_counters, read_facts
 from promptlint.benching.summary import Figures, figures
 from promptlint.caches.request import Request
@@ -230,12 +230,17 @@ class _Session:
     async def _warm(self) -> bool:
         """A few requests of their own to each target, not counted: graphs, connections, compilation. False when one does not answer them."""
         settings = self.settings
-        base = self.traffic[0]
+        base, spelling = self.traffic[0], Spelling(settings.low, settings.high, settings.seed)
         few = base.requests[: settings.warm_up]
+        # Texts are measured as they are, so the warm-up must not bring them into the cache: words of the same number stand in.
+        disguised = tuple(
+            text and disguise(text, spelling(one.prompt))
+            for text, one in zip(base.texts[: len(few)], few, strict=False)
+        )
         for name, client in self.clients.items():
             self.progress(f"warming up {name}")
             for structured in settings.structured:
-                made = self._shots(replace(base, requests=few, texts=base.texts[: len(few)]), structured, salt=-1)
+                made = self._shots(replace(base, requests=few, texts=disguised), structured, salt=-1)
                 load = Load(concurrency=min(len(few), 4))
                 run = await drive(
                     client, made, self.found.facts[name].model, load, [0.0] * len(few), give_up=settings.give_up
@@ -285,9 +290,8 @@ class _Session:
         before = await read_counters(client) if facts.metrics else None
 
         def keep(run: Run, server: Mapping[str, float] | None = None) -> None:
-            cold = (
-                variant.as_words or made[0].exact or flushed
-            )  # text of an earlier run may still be cached where nothing empties it
+            # Text of an earlier run may still be cached where nothing empties it; an interrupted request finds what it has computed itself.
+            cold = (variant.as_words or made[0].exact or flushed) and not (server or {}).get("preemptions")
             check_answers(
                 run, made, self._names(name), cold=cold, fixed_length=settings.fixed_length and not cell.structured
             )

@@ -157,8 +157,9 @@ def test_a_lie_is_named_and_not_compared(capsys, fault, words):
 
 def test_a_dead_target_is_refused_at_once(capsys):
     with StandIn() as a:
-        data, _ = bench(capsys, "--target", a.url, "--target", "http://127.0.0.1:9", *QUICK, status=2)
+        data, err = bench(capsys, "--target", a.url, "--target", "http://127.0.0.1:9", *QUICK, status=2)
     assert data["status"] == "unusable"
+    assert "error: target B (http://127.0.0.1:9): no connection: connection refused" in err
     assert "connection refused" in data["unusable"]["B"]
     assert not a.requests
 
@@ -364,6 +365,7 @@ def test_recorded_text_is_sent_as_it_is(capsys, tmp_path):
             capsys, "--target", a.url, "--traffic", log, "--concurrency", 1, "--repetitions", 2, "--warm-up", 1
         )
         assert [body["messages"] for body in a.requests[1:7]] == [row["messages"] for row in rows]
+        assert "Be brief" not in str(a.requests[0])  # the warm-up brings nothing of it into the cache
         assert data["workload"]["sent_as"] == "text"
         a.requests.clear()
         options = ("--send", "tokens", "--arrivals", "recorded", "--speed", "100")
