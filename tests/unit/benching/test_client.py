@@ -151,6 +151,28 @@ def test_a_name_that_does_not_resolve():
     assert ask("http://no-such-host.invalid").kind == "connect"
 
 
+def test_connections_that_the_server_has_closed_are_opened_anew():
+    """A server closes idle connections after some seconds: while the other target is measured."""
+    with StandIn(Behaviour()) as server:
+
+        async def main():
+            client = Client(Server.parse(server.url), Limits())
+            await client.warm(3)
+            while len(server._open) < 3:
+                await asyncio.sleep(0.01)
+            server._loop.call_soon_threadsafe(lambda: [one.close() for one in list(server._open)])
+            while any(one.open for one in client._idle):
+                await asyncio.sleep(0.01)
+            await client.warm(3)
+            assert len([one for one in client._idle if one.open]) == 3
+            reply = await client.get("/version")
+            assert (reply.status, reply.resent) == (200, False)
+            client.close()
+
+        asyncio.run(main())
+        assert server.connections == 6
+
+
 def test_connections_are_kept():
     with StandIn(Behaviour()) as server:
 
