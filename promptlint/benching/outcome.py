@@ -261,7 +261,7 @@ def _of_trial(name: str, trial: Trial) -> list[str]:
     made, said = trial.figures, []
     if made.lies:
         said.append(
-            f"{name} contradicts itself in {made.lies} answers of repetition {trial.repetition}, the first: {made.first_lie}"
+            f"{name} contradicts itself in {made.lies} answer{'s' if made.lies > 1 else ''} of repetition {trial.repetition}, the first: {made.first_lie}"
         )
     if made.resent:
         said.append(
