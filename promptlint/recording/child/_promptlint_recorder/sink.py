@@ -6,10 +6,13 @@ Beside the records lies a small file of flags, laid out beforehand: a byte that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
 
 from . import settings
+
+TYPE_CHECKING = False  # typing costs every process its import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = [
     "ERROR",
