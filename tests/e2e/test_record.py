@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -12,7 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from promptlint.cli import cli
 from promptlint.traffic.record import CACHE_READ, INPUT
 
 ROOT = Path(__file__).parents[2]
@@ -135,12 +138,14 @@ for number in range(3):
     assert found["causes"][0]["tokens_lost"] == pytest.approx(kept["causes"][0]["tokens_lost"], rel=0.1)
 
 
+def promptlint(project, *arguments):
+    """Another command of ours in that folder, without a process of its own."""
+    with contextlib.chdir(project):
+        return CliRunner().invoke(cli, arguments)
+
+
 def diagnosed(project):
-    done = subprocess.run(
-        [sys.executable, "-m", "promptlint", "diagnose", "out.jsonl", "--output-format", "json"],
-        cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout)
+    return json.loads(promptlint(project, "diagnose", "out.jsonl", "--output-format", "json").stdout)
 
 
 def test_check_reads_a_disguised_recording(project):
@@ -160,14 +165,13 @@ for name in ("Ann", "Bob", "Ann"):
 """,
     )
     record(project, sys.executable, "app.py", options=())
-    command = [sys.executable, "-m", "promptlint", "traffic", "stats", "out.jsonl", "--code", "bot.py"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    said = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=True).stdout
+    command = ("traffic", "stats", "out.jsonl", "--code", "bot.py")
+    said = promptlint(project, *command).stdout
     assert "bot.py::answer::openai.chat.completions.create: 3 requests" in said
     assert "name: 2 values in 3 requests" in said
     shutil.rmtree(project / ".promptlint_cache")
-    gone = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
-    assert gone.returncode == 2
+    gone = promptlint(project, *command)
+    assert gone.exit_code == 2
     assert "key is not on this machine" in gone.stderr
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from promptlint.app.record import summary
+from promptlint.recording import session
 from promptlint.recording.session import Recording, merge, replace
 from promptlint.traffic.read import Traffic, load
 from promptlint.traffic.record import CACHE_READ, INPUT
@@ -105,3 +108,21 @@ def test_the_summary_says_what_is_missing():
     assert "could not be written" in text
     assert "1 record broken off" in text
     assert "KeyError: 'x'" in text
+
+
+def test_the_recorder_is_spelled_for_older_pythons():
+    """The command's Python may be 3.9 and has no promptlint: our files parse there and import nothing but the standard library."""
+    folder = Path(session.__file__).parent / "child"
+    files = sorted(folder.rglob("*.py"))
+    assert len(files) >= 10
+    for file in files:
+        tree = ast.parse(file.read_text("utf-8"), feature_version=(3, 9))
+        for node in ast.walk(tree):
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom) and not node.level
+                else []
+            )
+            assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), file
