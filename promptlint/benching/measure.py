@@ -185,17 +185,34 @@ class _Session:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                if answer.engine == "unknown" and name.lower() in {"vllm", "sglang"}:
-                    answer.engine = (
-                        name.lower()
-                    )  # a target named after an engine is taken at its word where the server says nothing
+                # A target named after an engine is taken at its word where the server says nothing.
+                named = name.lower() if name.lower() in {"vllm", "sglang"} else "unknown"
+                answer.engine = named if answer.engine == "unknown" else answer.engine
                 self.found.facts[name] = answer
         if self.found.unusable:
             return
         longest = max(
             request.prompt_tokens + request.token_limit for variant in self.traffic for request in variant.requests
         )
-        self.found.objections = [*compare_facts(self.found.facts), *fits(self.found.facts, longest), *self._weak()]
+        exact = not any(variant.texts or variant.as_words for variant in self.traffic)
+        self.found.objections = [
+            *compare_facts(self.found.facts),
+            *fits(self.found.facts, longest, exact=exact),
+            *self._twice(),
+            *self._weak(),
+        ]
+
+    def _twice(self) -> list[Objection]:
+        """One server measured under two names is a good test of chance, if what the first run leaves is gone in the second."""
+        urls = [client.server.url for client in self.clients.values()]
+        return [
+            Objection(
+                f"{name} is measured twice and cannot empty its cache: the second run finds what the first has left",
+                refuse=True,
+            )
+            for name, client in self.clients.items()
+            if urls.count(client.server.url) > 1 and not self.found.facts[name].flush
+        ][:1]
 
     def _weak(self) -> list[Objection]:
         """Doubts about the workload and the way it is measured."""

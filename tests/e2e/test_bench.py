@@ -557,3 +557,18 @@ def test_a_server_that_lists_nothing_needs_the_name_of_its_model(capsys):
     assert data["status"] == "complete"
     assert a.requests[-1]["model"] == "mine"
     assert "top_k" not in a.requests[-1]  # nothing that only the engines know, but the length
+
+
+def test_one_server_twice_needs_an_empty_cache_in_between(capsys):
+    with StandIn(Behaviour(can_flush=False)) as a:
+        data, _ = bench(capsys, "--target", a.url, "--target", a.url, *QUICK, status=2)
+    assert "measured twice" in data["refused"][0]
+
+
+def test_recorded_arrivals_need_times(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"token_ids": [1, 2, 3]}\n' * 5)
+    with StandIn() as a, pytest.raises(SystemExit) as ended:
+        cli.main(["bench", "--target", a.url, "--traffic", str(log), "--arrivals", "recorded"])
+    assert ended.value.code == 2
+    assert "the traffic has no times" in capsys.readouterr().err
