@@ -244,7 +244,6 @@ def _recorded(asked: Asked) -> Traffic:
         source,
         block_size=asked.block_size or 16,
         render=Renderer(asked.render, asked.tokenizer or tokenizers.DEFAULT, marks=False),
-        need_times=asked.arrivals == "recorded",
     )
     requests, texts = [], []
     for request in islice(reader, asked.requests):

@@ -81,7 +81,7 @@ class _Runs:
         self.start = time.time() // 60.0 * 60.0 + 10.123456
         self.count = 0
         self.first: list[dict[str, Any]] = []
-        self.noise: dict[tuple[str, int], list[Difference]] = {}
+        self.noise: dict[tuple[str, str, int], list[Difference]] = {}
 
     def measure(self) -> Measurement:
         """The first run, the same again, then the factors."""
@@ -204,7 +204,9 @@ class _Runs:
         self.request.progress(f"run {self.count}: {name}")
         file = self.folder / f"{self.count}.jsonl"
         orders = {"clock": self.start, "random": "first", "listing": "sorted", **shift.orders}
-        base = {**os.environ, "PYTHONHASHSEED": "0", **shift.env}
+        # A plugin that shuffles tests would be a factor of its own.
+        shuffled = f"{os.environ.get('PYTEST_ADDOPTS', '')} -p no:randomly -p no:random_order".strip()
+        base = {**os.environ, "PYTHONHASHSEED": "0", "PYTEST_ADDOPTS": shuffled, **shift.env}
         with session.prepared(file) as flags, (self.folder / f"{self.count}.log").open("wb") as log:
             env = session.environment(base, file, flags, self.root, Path.cwd(), perturb=json.dumps(orders))
             status = session.run_command(
@@ -214,9 +216,9 @@ class _Runs:
 
     def _compared(
         self, run: Recording, shift: _Shift
-    ) -> tuple[dict[tuple[str, int], list[Difference]], list[Varying], str]:
+    ) -> tuple[dict[tuple[str, str, int], list[Difference]], list[Varying], str]:
         """Differences of a run from the first one, by call; those that are no noise, gathered by place; and what is uneven."""
-        every: dict[tuple[str, int], list[Difference]] = {}
+        every: dict[tuple[str, str, int], list[Difference]] = {}
         places: dict[tuple[str, str, str], Varying] = {}
         more = fewer = 0
         for pair in compare.pairs(self.first, run.rows):
@@ -224,7 +226,7 @@ class _Runs:
                 more += pair.was is None
                 fewer += pair.now is None
                 continue
-            key = (pair.call_site, pair.number)
+            key = (pair.call_site, pair.test, pair.number)
             every[key] = compare.differences(pair.was, pair.now)
             seen: set[tuple[str, str, str]] = set()
             for one in compare.joined(compare.without(every[key], self.noise.get(key, ()))):

@@ -145,7 +145,7 @@ def summary(found: Recording, file: str, command: Sequence[str]) -> list[str]:
 def _nothing(found: Recording, command: Sequence[str]) -> list[str]:
     if not found.loaded:
         return [
-            f"nothing was recorded: no Python process of `{command[0]}` loaded the recorder: not Python, or with -I, -E, -S or a cleared PYTHONPATH"
+            f"nothing was recorded: no Python process of `{command[0]}` loaded the recorder: not Python 3.9 or newer, or with -I, -E, -S or a cleared PYTHONPATH"
         ]
     if found.libraries:
         names = ", ".join(found.libraries)

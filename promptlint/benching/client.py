@@ -333,7 +333,8 @@ class Client:
         return await self.ask(self.encode("POST", path, body), limits)
 
     async def warm(self, connections: int) -> None:
-        """Open connections ahead of time, so that opening them falls into no measurement."""
+        """Open connections ahead of time, so that opening them falls into no measurement. Those that the server has closed meanwhile do not count."""
+        self._idle = deque(one for one in self._idle if one.open)
         opened = await asyncio.gather(*(self._open(self.limits) for _ in range(connections - len(self._idle))))
         self._idle.extend(one for one in opened if isinstance(one, _Connection))
 

@@ -124,12 +124,12 @@ def _spelled(facts: Facts) -> str:
     return " = ".join(facts.names) or facts.model
 
 
-def fits(facts: Mapping[str, Facts], longest: int) -> list[Objection]:
-    """Whether the longest request, with its answer, fits each context window."""
+def fits(facts: Mapping[str, Facts], longest: int, *, exact: bool = True) -> list[Objection]:
+    """Whether the longest request, with its answer, fits each context window. Not `exact`: its tokens are our estimate, which refuses nothing."""
     return [
         Objection(
             f"the longest request has {longest:,} tokens with its answer, {name} takes {one.context:,}; --longest {one.context} leaves such requests out",
-            refuse=True,
+            refuse=exact,
         )
         for name, one in facts.items()
         if one.context is not None and longest > one.context

@@ -39,11 +39,12 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
         ),
         None,
     )
+    kv_dtype = {"fp8": "fp8_e4m3"}.get(launch.kv_dtype, launch.kv_dtype)  # SGLang takes no shorter name
     vllm = [
         *("--model", launch.model, "--port", "8000", "--dtype", launch.dtype),
         *("--tensor-parallel-size", str(launch.tensor_parallel)),
         *(("--max-model-len", str(launch.context)) if launch.context else ()),
-        *(("--kv-cache-dtype", launch.kv_dtype) if launch.kv_dtype else ()),
+        *(("--kv-cache-dtype", kv_dtype) if kv_dtype else ()),
         *("--enable-prefix-caching", "--enable-prompt-tokens-details", "--generation-config", "vllm"),
     ]
     sglang = [
@@ -59,7 +60,7 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
         ),
         *("--tp-size", str(launch.tensor_parallel)),
         *(("--context-length", str(launch.context)) if launch.context else ()),
-        *(("--kv-cache-dtype", launch.kv_dtype) if launch.kv_dtype else ()),
+        *(("--kv-cache-dtype", kv_dtype) if kv_dtype else ()),
         *("--enable-cache-report", "--enable-metrics", "--sampling-defaults", "openai"),
     ]
     lines = [
@@ -74,7 +75,7 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
     if graphs is not None:
         sglang.append("--disable-cuda-graph")
         lines += [
-            f"# {graphs.fact} ({graphs.source}).",
+            f"# {graphs.fact[:1].upper()}{graphs.fact[1:]} ({graphs.source}).",
             "# Try without --disable-cuda-graph first. 0.5.23 also spells it --cuda-graph-backend-decode=disabled --cuda-graph-backend-prefill=disabled.",
             "# To see what the graphs alone are worth, run vLLM a second time with --enforce-eager.",
         ]

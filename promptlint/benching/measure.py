@@ -15,7 +15,7 @@ from promptlint.benching.drive import Run, drive
 from promptlint.benching.expected import Expected, expect, shared_share
 from promptlint.benching.fairness import Objection, compare_facts, fits, needs_report
 from promptlint.benching.honesty import check_answers
-from promptlint.benching.plan import Load, Sampling, Shot, Spelling, arrivals, shots
+from promptlint.benching.plan import Load, Sampling, Shot, Spelling, arrivals, disguise, shots
 from promptlint.benching.servers import Facts, Unusable, flush, read_counters, read_facts
 from promptlint.benching.summary import Figures, figures
 from promptlint.caches.request import Request
@@ -185,17 +185,34 @@ class _Session:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                if answer.engine == "unknown" and name.lower() in {"vllm", "sglang"}:
-                    answer.engine = (
-                        name.lower()
-                    )  # a target named after an engine is taken at its word where the server says nothing
+                # A target named after an engine is taken at its word where the server says nothing.
+                named = name.lower() if name.lower() in {"vllm", "sglang"} else "unknown"
+                answer.engine = named if answer.engine == "unknown" else answer.engine
                 self.found.facts[name] = answer
         if self.found.unusable:
             return
         longest = max(
             request.prompt_tokens + request.token_limit for variant in self.traffic for request in variant.requests
         )
-        self.found.objections = [*compare_facts(self.found.facts), *fits(self.found.facts, longest), *self._weak()]
+        exact = not any(variant.texts or variant.as_words for variant in self.traffic)
+        self.found.objections = [
+            *compare_facts(self.found.facts),
+            *fits(self.found.facts, longest, exact=exact),
+            *self._twice(),
+            *self._weak(),
+        ]
+
+    def _twice(self) -> list[Objection]:
+        """One server measured under two names is a good test of chance, if what the first run leaves is gone in the second."""
+        urls = [client.server.url for client in self.clients.values()]
+        return [
+            Objection(
+                f"{name} is measured twice and cannot empty its cache: the second run finds what the first has left",
+                refuse=True,
+            )
+            for name, client in self.clients.items()
+            if urls.count(client.server.url) > 1 and not self.found.facts[name].flush
+        ][:1]
 
     def _weak(self) -> list[Objection]:
         """Doubts about the workload and the way it is measured."""
@@ -230,12 +247,17 @@ class _Session:
     async def _warm(self) -> bool:
         """A few requests of their own to each target, not counted: graphs, connections, compilation. False when one does not answer them."""
         settings = self.settings
-        base = self.traffic[0]
+        base, spelling = self.traffic[0], Spelling(settings.low, settings.high, settings.seed)
         few = base.requests[: settings.warm_up]
+        # Texts are measured as they are, so the warm-up must not bring them into the cache: words of the same number stand in.
+        disguised = tuple(
+            text and disguise(text, spelling(one.prompt))
+            for text, one in zip(base.texts[: len(few)], few, strict=False)
+        )
         for name, client in self.clients.items():
             self.progress(f"warming up {name}")
             for structured in settings.structured:
-                made = self._shots(replace(base, requests=few, texts=base.texts[: len(few)]), structured, salt=-1)
+                made = self._shots(replace(base, requests=few, texts=disguised), structured, salt=-1)
                 load = Load(concurrency=min(len(few), 4))
                 run = await drive(
                     client, made, self.found.facts[name].model, load, [0.0] * len(few), give_up=settings.give_up
@@ -285,9 +307,8 @@ class _Session:
         before = await read_counters(client) if facts.metrics else None
 
         def keep(run: Run, server: Mapping[str, float] | None = None) -> None:
-            cold = (
-                variant.as_words or made[0].exact or flushed
-            )  # text of an earlier run may still be cached where nothing empties it
+            # Text of an earlier run may still be cached where nothing empties it; an interrupted request finds what it has computed itself.
+            cold = (variant.as_words or made[0].exact or flushed) and not (server or {}).get("preemptions")
             check_answers(
                 run, made, self._names(name), cold=cold, fixed_length=settings.fixed_length and not cell.structured
             )

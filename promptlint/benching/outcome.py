@@ -252,6 +252,11 @@ def _doubts(found: Measurement) -> list[str]:
                     f"{name} ({cell.variant}, {cell.load.words()}): hit rate {100 * expected['observed_hit_rate']:.1f} %, "
                     f"expected {100 * expected['hit_rate']:.1f} % ({expected['model']})"
                 )
+            missed = [str(trial.repetition) for trial in trials if not trial.figures.flushed]
+            if found.facts[name].flush and missed:
+                said.append(
+                    f"{name} did not empty its cache when asked before repetition {', '.join(missed)} ({cell.variant}, {cell.load.words()})"
+                )
             for trial in trials:
                 said += _of_trial(name, trial)
     return said
@@ -261,7 +266,7 @@ def _of_trial(name: str, trial: Trial) -> list[str]:
     made, said = trial.figures, []
     if made.lies:
         said.append(
-            f"{name} contradicts itself in {made.lies} answers of repetition {trial.repetition}, the first: {made.first_lie}"
+            f"{name} contradicts itself in {made.lies} answer{'s' if made.lies > 1 else ''} of repetition {trial.repetition}, the first: {made.first_lie}"
         )
     if made.resent:
         said.append(

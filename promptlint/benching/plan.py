@@ -18,7 +18,7 @@ from promptlint.caches.request import Request, pack, unpack
 from promptlint.errors import UserError
 from promptlint.traffic.synth import WORDS
 
-__all__ = ["Load", "Sampling", "Shot", "Spelling", "arrivals", "encode", "shots"]
+__all__ = ["Load", "Sampling", "Shot", "Spelling", "arrivals", "disguise", "encode", "shots"]
 
 _MASK = (1 << 64) - 1
 
@@ -51,6 +51,12 @@ class Spelling:
 def words(ids: Sequence[int]) -> str:
     """Token ids as a text of about as many tokens, for servers that take no ids. Equal beginnings stay equal."""
     return " ".join([WORDS[one % len(WORDS)] for one in ids])
+
+
+def disguise(text: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
+    """A request of the same kind and size that says nothing of the text."""
+    content = words(ids)
+    return {"messages": [{"role": "user", "content": content}]} if "messages" in text else {"prompt": content}
 
 
 @dataclass(frozen=True, slots=True)

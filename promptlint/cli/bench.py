@@ -202,6 +202,7 @@ def command(**given: Any) -> int:
     import json
 
     from promptlint.app.bench import Asked, launch, run
+    from promptlint.cli import one_line
     from promptlint.report.bench import to_text
 
     output_format, output, save, rows_file = (
@@ -214,6 +215,11 @@ def command(**given: Any) -> int:
         emit(launch(Asked(**given)), output)
         return 0
     data, rows = run(Asked(**given), progress=lambda text: click.echo(text, err=True))
+    addresses = {target["name"]: target["url"] for target in data["targets"]}
+    for name, why in data["unusable"].items():
+        click.echo(f"promptlint: error: {one_line(f'target {name} ({addresses[name]}): {why}')}", err=True)
+    for why in data["refused"] if data["status"] == "refused" else ():
+        click.echo(f"promptlint: error: not a fair comparison: {one_line(why)}", err=True)
     if save is not None:
         emit(json.dumps(data, indent=2) + "\n", save)
     if rows_file is not None:

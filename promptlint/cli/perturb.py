@@ -10,7 +10,7 @@ from promptlint.cli._common import emit
 from promptlint.recording.measured import FACTORS
 
 
-@click.command("perturb", context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True})
+@click.command("perturb", context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
 @click.option(
     "--factor", "factors", multiple=True, type=click.Choice(FACTORS), help="Change only this (may be repeated)."
 )

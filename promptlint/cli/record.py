@@ -9,7 +9,7 @@ import click
 from promptlint.cli._common import end_like
 
 
-@click.command("record", context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True})
+@click.command("record", context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
 @click.option(
     "-o",
     "--output",

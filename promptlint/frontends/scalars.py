@@ -163,10 +163,10 @@ def _json_walk(source: SourceFile) -> Iterator[Scalar]:
         elif word == ":":
             continue
         elif stack and stack[-1] is None:
-            stack[-1] = json.loads(word)
+            stack[-1] = json.loads(word) if "\\" in word else word[1:-1]
             key_line = source.place(match.start())[0]
         else:
-            value = json.loads(word, strict=False)
+            value = json.loads(word, strict=False) if "\\" in word else word[1:-1]
             bounds = (match.start() + 1, match.end() - 1)
             line = source.place(match.start())[0] if stack and isinstance(stack[-1], int) else key_line
             yield Scalar(

@@ -49,33 +49,36 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The `number`-th call (from 0) of a call site in both runs; None where one run has fewer."""
+    """The `number`-th call (from 0) of a call site in both runs, within a test where there are tests; None where one run has fewer."""
 
     call_site: str
+    test: str
     number: int
     was: Mapping[str, Any] | None
     now: Mapping[str, Any] | None
 
 
 def pairs(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> Iterator[Pair]:
-    """The calls of two runs side by side, in the first run's order."""
-    waiting: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    """The calls of two runs side by side, in the first run's order. Where tests run, calls of one test are paired: workers may share tests out otherwise."""
+    waiting: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in second:
-        waiting[_site(row)].append(row)
-    counts: dict[str, int] = defaultdict(int)
+        waiting[_origin(row)].append(row)
+    counts: dict[tuple[str, str], int] = defaultdict(int)
     for row in first:
-        site = _site(row)
-        number = counts[site]
-        counts[site] += 1
-        other = waiting[site]
-        yield Pair(site, number, row, other[number] if number < len(other) else None)
-    for site, rows in waiting.items():
-        for number in range(counts[site], len(rows)):
-            yield Pair(site, number, None, rows[number])
+        origin = _origin(row)
+        number = counts[origin]
+        counts[origin] += 1
+        other = waiting[origin]
+        yield Pair(*origin, number, row, other[number] if number < len(other) else None)
+    for origin, rows in waiting.items():
+        for number in range(counts[origin], len(rows)):
+            yield Pair(*origin, number, None, rows[number])
 
 
-def _site(row: Mapping[str, Any]) -> str:
-    return str(row.get("call_site", ""))
+def _origin(row: Mapping[str, Any]) -> tuple[str, str]:
+    about = row.get("recorded")
+    test = about.get("test", "") if isinstance(about, Mapping) else ""
+    return str(row.get("call_site", "")), str(test)
 
 
 def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:

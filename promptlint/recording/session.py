@@ -111,8 +111,8 @@ def prepared(file: Path) -> Iterator[Path]:
     """An empty file of records that only its owner may read, and for the time of the run the flags beside it. Raises UserError."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.fchmod(descriptor, 0o600)
         os.close(descriptor)
+        file.chmod(0o600)
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror or error}") from error
     descriptor, name = tempfile.mkstemp(prefix="promptlint-", suffix=".flags")
@@ -232,22 +232,28 @@ def _answered(request: dict[str, Any], answer: Mapping[str, Any]) -> None:
 
 
 def replace(file: Path, rows: Sequence[Mapping[str, Any]], keep: bytes = b"") -> bool:
-    """Write the records, behind what `keep` holds, in place of what the run left. False where there is no room: then the file stays as it is."""
+    """Write the records, behind what `keep` holds, in place of what the run left.
+
+    In one step through a file beside it; on a full disk in the room that the file has already. False where that is not enough: then it stays as it is.
+    """
+    data = keep + b"".join(map(_line, rows))
+    name = ""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
-    except OSError:
-        return False
-    try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(keep)
-            for row in rows:
-                stream.write(_line(row))
+            stream.write(data)
         Path(name).replace(file)
+        return True
     except OSError:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        return False
-    return True
+        if name:
+            Path(name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        if len(data) <= file.stat().st_size:
+            with file.open("r+b") as stream:
+                stream.write(data)
+                stream.truncate()
+            return True
+    return False
 
 
 def _line(row: Mapping[str, Any]) -> bytes:

@@ -42,7 +42,7 @@ def to_text(data: Mapping[str, Any]) -> str:
         lines += ["", *_cell(cell, data)]
     lines += _goodput(data["goodput"])
     lines += ["", *_end(data)]
-    return printable("\n".join(lines), keep="\n") + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _head(data: Mapping[str, Any]) -> list[str]:
@@ -89,6 +89,8 @@ def _cell(cell: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
     rows = cell["targets"]
     if not rows:
         return [*lines, "  nothing was measured"]
+    if not any(row["figures"] for row in rows):
+        return [*lines, "  no repetition in which every request was answered"]
     counts = ", ".join(f"{row['target']} {sum(1 for one in row['repetitions'] if _whole(one))}" for row in rows)
     lines.append(f"  {f'mean of whole repetitions ({counts})':<{_LABEL}}  {level} intervals")
     lines.append(f"  {'':<{_LABEL}}" + "".join(f"{row['target']:>{_WIDTH}}" for row in rows))
@@ -197,7 +199,7 @@ def _end(data: Mapping[str, Any]) -> list[str]:
     chance = 100 * (1 - settings["level"])
     count, turns = settings["repetitions"], ", A B A B" if len(data["targets"]) > 1 else ""
     how = f"{count} repetition{'s' if count > 1 else ''}{turns}; temperature 0; seed {settings['seed']}"
-    if not any(cell["comparisons"] for cell in data["cells"]):
+    if not any(one["figures"] for cell in data["cells"] for one in cell["comparisons"]):
         return [words, how]
     return [
         words,

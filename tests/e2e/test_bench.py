@@ -1,7 +1,6 @@
 """`promptlint bench` against servers that run, stumble, hang, lie and die."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -158,8 +157,9 @@ def test_a_lie_is_named_and_not_compared(capsys, fault, words):
 
 def test_a_dead_target_is_refused_at_once(capsys):
     with StandIn() as a:
-        data, _ = bench(capsys, "--target", a.url, "--target", "http://127.0.0.1:9", *QUICK, status=2)
+        data, err = bench(capsys, "--target", a.url, "--target", "http://127.0.0.1:9", *QUICK, status=2)
     assert data["status"] == "unusable"
+    assert "error: target B (http://127.0.0.1:9): no connection: connection refused" in err
     assert "connection refused" in data["unusable"]["B"]
     assert not a.requests
 
@@ -236,30 +236,19 @@ def test_a_slow_stream_is_slow_and_no_failure(capsys):
     assert row["p"] < 0.02
 
 
-def test_an_interrupt_writes_what_was_measured(tmp_path):
+@pytest.mark.parametrize("fault", ["", "hang"])
+def test_an_interrupt_writes_what_was_measured(tmp_path, fault):
+    """In the third repetition; also while the server hangs and nothing moves."""
     result = tmp_path / "result.json"
-    with StandIn(Behaviour(first=0.05)) as a:
-        command = [
-            sys.executable,
-            "-m",
-            "promptlint",
-            "bench",
-            "--target",
-            a.url,
-            *QUICK,
-            "--repetitions",
-            "50",
-            "--concurrency",
-            "4",
-            "--save",
-            str(result),
-        ]
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}
-        )
+    hanging = dict.fromkeys(range(2 + 2 * 24 + 5, 9999), fault)
+    with StandIn(Behaviour(first=0.05, faults=hanging)) as a:
+        options = (*QUICK, "--repetitions", "50", "--concurrency", "4", "--save", str(result), "--timeout", "60")
+        command = [sys.executable, "-m", "promptlint", "bench", "--target", a.url, *options]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for line in child.stderr:
             if line.startswith("repetition 3"):
                 break
+        time.sleep(0.2)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=30)
     assert child.returncode == 130, err
@@ -376,6 +365,7 @@ def test_recorded_text_is_sent_as_it_is(capsys, tmp_path):
             capsys, "--target", a.url, "--traffic", log, "--concurrency", 1, "--repetitions", 2, "--warm-up", 1
         )
         assert [body["messages"] for body in a.requests[1:7]] == [row["messages"] for row in rows]
+        assert "Be brief" not in str(a.requests[0])  # the warm-up brings nothing of it into the cache
         assert data["workload"]["sent_as"] == "text"
         a.requests.clear()
         options = ("--send", "tokens", "--arrivals", "recorded", "--speed", "100")
@@ -567,3 +557,18 @@ def test_a_server_that_lists_nothing_needs_the_name_of_its_model(capsys):
     assert data["status"] == "complete"
     assert a.requests[-1]["model"] == "mine"
     assert "top_k" not in a.requests[-1]  # nothing that only the engines know, but the length
+
+
+def test_one_server_twice_needs_an_empty_cache_in_between(capsys):
+    with StandIn(Behaviour(can_flush=False)) as a:
+        data, _ = bench(capsys, "--target", a.url, "--target", a.url, *QUICK, status=2)
+    assert "measured twice" in data["refused"][0]
+
+
+def test_recorded_arrivals_need_times(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"token_ids": [1, 2, 3]}\n' * 5)
+    with StandIn() as a, pytest.raises(SystemExit) as ended:
+        cli.main(["bench", "--target", a.url, "--traffic", str(log), "--arrivals", "recorded"])
+    assert ended.value.code == 2
+    assert "the traffic has no times" in capsys.readouterr().err

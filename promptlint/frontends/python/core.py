@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from promptlint.catalog.names import NameFact, Names, words
 from promptlint.catalog.sdk import Sdk
 from promptlint.catalog.sources import Sources
 from promptlint.frontends.base import Project, TemplateReader
-from promptlint.frontends.python.index import FunctionInfo, Index
+from promptlint.frontends.python.index import FunctionInfo, Index, Module
 from promptlint.frontends.python.text import (
     Segments,
     Texts,
@@ -166,16 +166,59 @@ class BudgetError(Exception):
     """A root used up its steps."""
 
 
-@dataclass(slots=True)
 class Arguments:
-    """The evaluated arguments of a call. `rest` and `rest_keywords` are unknown `*args` and `**kwargs`."""
+    """The evaluated arguments of a call. `rest` and `rest_keywords` are unknown `*args` and `**kwargs`.
 
-    positional: list[Value] = field(default_factory=list)
-    keywords: dict[str, Value] = field(default_factory=dict)
-    rest: Opaque | None = None
-    rest_keywords: Opaque | None = None
-    places: dict[int | str, Span] = field(default_factory=dict)
-    expressions: dict[int | str, str] = field(default_factory=dict)
+    Where an argument stands and how it is written is asked of few calls, so it is looked up when it is asked.
+    """
+
+    __slots__ = ("_expressions", "_module", "_places", "_written", "keywords", "positional", "rest", "rest_keywords")
+
+    def __init__(
+        self,
+        positional: list[Value] | None = None,
+        keywords: dict[str, Value] | None = None,
+        rest: Opaque | None = None,
+        rest_keywords: Opaque | None = None,
+        places: dict[int | str, Span] | None = None,
+        expressions: dict[int | str, str] | None = None,
+        module: Module | None = None,
+    ) -> None:
+        self.positional = positional if positional is not None else []
+        self.keywords = keywords if keywords is not None else {}
+        self.rest = rest
+        self.rest_keywords = rest_keywords
+        self._places = places if places is not None else {}
+        self._expressions = expressions if expressions is not None else {}
+        self._module = module
+        self._written: dict[int | str, ast.expr] = {}  # arguments whose place nobody has asked for yet
+
+    def write(self, key: int | str, node: ast.expr) -> None:
+        """Note the node of an argument, by position or keyword."""
+        self._written[key] = node
+
+    @property
+    def places(self) -> dict[int | str, Span]:
+        """Where the arguments stand, by position or keyword."""
+        self._look()
+        return self._places
+
+    @property
+    def expressions(self) -> dict[int | str, str]:
+        """How the arguments are written, by position or keyword."""
+        self._look()
+        return self._expressions
+
+    def with_keywords(self, keywords: dict[str, Value]) -> Arguments:
+        """The same call with other keywords."""
+        return Arguments(self.positional, keywords, self.rest, self.rest_keywords, self.places, self.expressions)
+
+    def _look(self) -> None:
+        if self._written and self._module is not None:
+            for key, node in self._written.items():
+                self._places[key] = self._module.span(node)
+                self._expressions[key] = self._module.text(node)
+            self._written.clear()
 
     def get(self, position: int | None, name: str = "") -> Value | None:
         """The argument by keyword, else by position."""

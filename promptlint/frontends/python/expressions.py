@@ -12,6 +12,7 @@ from typing import Any
 from promptlint.frontends.python.core import HARD_STEPS, MAX_TEXT, Arguments, BudgetError, Core, identifier
 from promptlint.frontends.python.index import FunctionInfo, Module
 from promptlint.frontends.python.literals import Literal, Slot, scan
+from promptlint.frontends.python.nodes import walk
 from promptlint.frontends.python.text import Field, Segments, merge, percent_fields, static_text
 from promptlint.frontends.python.values import (
     Alt,
@@ -228,7 +229,7 @@ class Expressions(Core):
         line, column = source.place(slot.expression_start)
         begin = source.starts[line - 1]
         offset = len(source.text[begin : begin + column - 1].encode("utf-8", "surrogatepass"))
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.expr):
                 if node.lineno == 1:
                     node.col_offset += offset - 1
@@ -288,7 +289,7 @@ class Expressions(Core):
 
     def arguments(self, node: ast.Call, frame: Frame) -> Arguments:
         """The evaluated arguments of a call."""
-        result = Arguments()
+        result = Arguments(module=frame.module)
         for argument in node.args:
             value = self.eval(argument, frame)
             if isinstance(argument, ast.Starred):
@@ -297,16 +298,13 @@ class Expressions(Core):
                 else:
                     result.rest = self.opaque(value, argument, frame)
                 continue
-            place = len(result.positional)
-            result.places[place] = self.span_of(argument, frame)
-            result.expressions[place] = self.source_of(argument, frame)
+            result.write(len(result.positional), argument)
             result.positional.append(value)
         for keyword in node.keywords:
             value = self.eval(keyword.value, frame)
             if keyword.arg is not None:
                 result.keywords[keyword.arg] = value
-                result.places[keyword.arg] = self.span_of(keyword.value, frame)
-                result.expressions[keyword.arg] = self.source_of(keyword.value, frame)
+                result.write(keyword.arg, keyword.value)
             elif isinstance(value, Dict):
                 for entry in value.entries:
                     result.keywords.setdefault(entry.key, entry.value)

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from promptlint.catalog.names import words
-from promptlint.frontends.python.index import fields_of
+from promptlint.frontends.python.nodes import SHAPES, shape
 
 __all__ = ["PROMPTISH", "SENT", "SMALL", "Features", "features_of", "noun", "worth_executing"]
 
@@ -86,11 +86,11 @@ def _look(root: ast.AST) -> Features:
             statements += 1
             if kind is ast.Raise or kind is ast.Assert or (kind is ast.Expr and _says_little(node.value)):  # type: ignore[attr-defined]
                 continue
-        for name in fields_of(kind):
+        for name, many in SHAPES.get(kind) or shape(kind):
             child = getattr(node, name, None)
-            if child.__class__ is list:
-                stack += [item for item in child if isinstance(item, ast.AST)]
-            elif isinstance(child, ast.AST):
+            if many:
+                stack += [item for item in child or () if item is not None]
+            elif child is not None:
                 stack.append(child)
     calls.discard("")
     return Features(statements, text, frozenset(calls))

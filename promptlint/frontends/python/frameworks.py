@@ -16,6 +16,7 @@ from functools import lru_cache
 from promptlint.catalog.sdk import Hook, Option, Sdk
 from promptlint.catalog.sources import volatility
 from promptlint.frontends.python.index import CallPlace, Module
+from promptlint.frontends.python.nodes import walk
 from promptlint.ir import (
     Block,
     BlockChoice,
@@ -140,7 +141,7 @@ def _switched(place: CallPlace, source: SourceFile, sdk: Sdk, imports: Mapping[s
 def _imports(tree: ast.Module) -> dict[str, str]:
     """Local name -> dotted name, for absolute imports anywhere in the file."""
     result: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname:

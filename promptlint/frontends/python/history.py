@@ -21,6 +21,7 @@ from typing import TypeAlias
 from promptlint.catalog.conversations import load_conversations
 from promptlint.catalog.names import words
 from promptlint.catalog.sdk import load_sdk
+from promptlint.frontends.python.nodes import SHAPES, shape, walk
 from promptlint.ir import Confidence, HistoryEdit, Step
 from promptlint.source import SourceFile, Span
 
@@ -172,7 +173,7 @@ def _name_strength(name: str) -> int:
 
 def _says(node: ast.AST, vocabulary: frozenset[str]) -> bool:
     """Whether an identifier inside `node` holds one of the words."""
-    for inner in ast.walk(node):
+    for inner in walk(node):
         name = inner.id if isinstance(inner, ast.Name) else inner.attr if isinstance(inner, ast.Attribute) else ""
         if name and vocabulary.intersection(words(name)):
             return True
@@ -187,10 +188,6 @@ _NOTED = frozenset(
         ast.Delete, ast.ListComp, ast.Return, ast.Assign, ast.AnnAssign, ast.AugAssign,
     }
 )  # fmt: skip
-_BARE = frozenset(
-    {"ctx", "op", "ops", "kind", "type_comment", "type_ignores", "level", "id", "attr", "arg", "name"}
-)  # fields without nodes of interest
-_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Name: (), ast.Import: (), ast.ImportFrom: ()}
 
 
 class _Reader:
@@ -213,7 +210,7 @@ class _Reader:
 
     def _walk(self) -> None:
         stack: list[tuple[ast.AST, _Scope]] = [(self._tree, self._tree)]
-        parents, fields, noted = self._parents, _FIELDS, _NOTED
+        parents, noted = self._parents, _NOTED
         while stack:
             node, scope = stack.pop()
             kind = type(node)
@@ -224,17 +221,14 @@ class _Reader:
                     if kind is not ast.ClassDef:
                         self._parameters(node)  # type: ignore[arg-type]
                     scope = node  # type: ignore[assignment]
-            names = fields.get(kind)
-            if names is None:
-                names = fields[kind] = tuple(name for name in kind._fields if name not in _BARE)
-            for name in names:
+            for name, many in SHAPES.get(kind) or shape(kind):
                 child = getattr(node, name, None)
-                if child.__class__ is list:
-                    for item in child:
-                        if isinstance(item, ast.AST):
+                if many:
+                    for item in child or ():
+                        if item is not None:
                             parents[item] = node
                             stack.append((item, scope))
-                elif isinstance(child, ast.AST):
+                elif child is not None:
                     parents[child] = node
                     stack.append((child, scope))
 
@@ -396,7 +390,7 @@ class _Reader:
         return not _WORDS.foreign_libraries.intersection(origin.split("."))
 
     def _message_type(self, annotation: ast.expr) -> bool:
-        for inner in ast.walk(annotation):
+        for inner in walk(annotation):
             name = _last(inner) if isinstance(inner, ast.Name | ast.Attribute) else ""
             if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
                 name = inner.value.rstrip("]")
@@ -409,7 +403,7 @@ class _Reader:
     def _foreign(self, annotation: ast.expr) -> bool:
         """Whether an annotation names a type of a library of mail, chat rooms or queues."""
         return any(
-            isinstance(inner, ast.Name | ast.Attribute) and not self._of_llm(inner) for inner in ast.walk(annotation)
+            isinstance(inner, ast.Name | ast.Attribute) and not self._of_llm(inner) for inner in walk(annotation)
         )
 
     # ---- places
@@ -761,7 +755,7 @@ class _Reader:
     def _size_test(self, node: ast.AST) -> bool:
         """Whether a guard compares a size: a length, tokens, a budget."""
         return any(
-            any(isinstance(inner, ast.Compare) for inner in ast.walk(test))
+            any(isinstance(inner, ast.Compare) for inner in walk(test))
             and _says(test, _WORDS.size)
             and not _only_emptiness(test)
             for test in self._guards(node)
@@ -928,7 +922,7 @@ class _Reader:
 
     def _builds(self, loop: ast.For | ast.AsyncFor) -> bool:
         """Whether a loop's body builds something that is read afterwards: it appends, adds text, or yields."""
-        for inner in ast.walk(loop):
+        for inner in walk(loop):
             if isinstance(inner, ast.Yield | ast.YieldFrom):
                 return True
             if isinstance(inner, ast.AugAssign) and _adds_text(inner):
@@ -1002,10 +996,10 @@ class _Reader:
             return False
         names = {
             name.id
-            for statement in ast.walk(loop)
+            for statement in walk(loop)
             if isinstance(statement, ast.Assign)
             for t in statement.targets
-            for name in ast.walk(t)
+            for name in walk(t)
             if isinstance(name, ast.Name)
         }
         return target.id in names
@@ -1042,7 +1036,7 @@ class _Reader:
         """Whether a guard asks for the list's first element, its roles or its emptiness: the insertion happens only when something is missing."""
         written = _dotted(target)
         for test in self._guards(node):
-            for inner in ast.walk(test):
+            for inner in walk(test):
                 if isinstance(inner, ast.Constant) and inner.value in {"system", "developer"}:
                     return True
                 if isinstance(inner, ast.Name | ast.Attribute) and {"system", "developer"}.intersection(
@@ -1083,7 +1077,7 @@ class _Reader:
         if content is None:
             content = value
         best: Confidence | None = None
-        for inner in ast.walk(content):
+        for inner in walk(content):
             name = _last(inner) if isinstance(inner, ast.Name | ast.Attribute) else ""
             if not name or name.isupper():
                 continue
@@ -1152,7 +1146,7 @@ class _Reader:
         confidence = self._confidence(target)
         if confidence is None or self._quiet_place(node) or not self._builds(node):
             return
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.If) and _breaks(inner) and _compares_size(inner.test, vocabulary):
                 yield self._edit(
                     "window", inner.test, target, confidence if backwards is not None else Confidence.MEDIUM
@@ -1181,14 +1175,14 @@ class _Reader:
         confidence = self._from_history(target)
         if confidence is None or self._quiet_place(node):
             return
-        names = {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
+        names = {name.id for name in walk(node.target) if isinstance(name, ast.Name)}
         names |= _copies(node, names)
         counters = {
             inner.target.id
-            for inner in ast.walk(node)
+            for inner in walk(node)
             if isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name)
         }
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if not isinstance(inner, ast.Assign):
                 continue
             place = next((t for t in inner.targets if _sets_content(t, names, _dotted(target))), None)
@@ -1197,7 +1191,7 @@ class _Reader:
             tests = [
                 test
                 for test in self._guards(inner) + _inner_tests(node)
-                if any(isinstance(part, ast.Compare) for part in ast.walk(test))
+                if any(isinstance(part, ast.Compare) for part in walk(test))
             ]
             aged = older or any(
                 _counts(test, counters) or _index_from_end(test, index) or _index_in(test, index) for test in tests
@@ -1212,7 +1206,7 @@ class _Reader:
         if found is not None or depth == 0 or not isinstance(node, ast.Name):
             return found
         for value in self._facts[self._scope(node)].assigned.get(node.id, ()):
-            for inner in ast.walk(value):
+            for inner in walk(value):
                 if isinstance(inner, ast.comprehension):
                     found = self._confidence(inner.iter)
                     if found is not None:
@@ -1228,9 +1222,7 @@ class _Reader:
         if len(node.generators) != 1 or not generator.ifs or not isinstance(statement, ast.Assign):
             return
         if not any(
-            isinstance(part, ast.Constant) and part.value == "system"
-            for test in generator.ifs
-            for part in ast.walk(test)
+            isinstance(part, ast.Constant) and part.value == "system" for test in generator.ifs for part in walk(test)
         ):
             return
         confidence = self._confidence(generator.iter)
@@ -1284,9 +1276,7 @@ class _Reader:
             and not self._copies_lasting(front)
         ):
             return
-        if any(
-            _touches_front(inner, _dotted(front)) for inner in ast.walk(node.value) if isinstance(inner, ast.Subscript)
-        ):
+        if any(_touches_front(inner, _dotted(front)) for inner in walk(node.value) if isinstance(inner, ast.Subscript)):
             return  # merged with what stood there: a conversion for a provider
         if _last(target) and _last(target) not in {"content", "text", "parts"}:
             return
@@ -1295,7 +1285,7 @@ class _Reader:
         if (
             dynamic is None
             and (whole or self._loop(node))
-            and any(isinstance(inner, ast.Call) for inner in ast.walk(node.value))
+            and any(isinstance(inner, ast.Call) for inner in walk(node.value))
         ):
             dynamic = Confidence.MEDIUM
         if dynamic is None and self._cutting(node):
@@ -1331,7 +1321,7 @@ class _Reader:
             ):
                 return
         elif not self._names_summary(value) or not any(
-            isinstance(inner, ast.Starred | ast.BinOp | ast.Name | ast.Attribute) for inner in ast.walk(value)
+            isinstance(inner, ast.Starred | ast.BinOp | ast.Name | ast.Attribute) for inner in walk(value)
         ):
             return
         confidence = self._confidence(
@@ -1343,7 +1333,7 @@ class _Reader:
     def _names_summary(self, value: ast.expr) -> bool:
         if _says(value, _WORDS.summary):
             return True
-        for inner in ast.walk(value):
+        for inner in walk(value):
             if isinstance(inner, ast.Name):
                 for given in self._facts[self._scope(value)].assigned.get(inner.id, ()):
                     if _builds_message(given) and _says(given, _WORDS.summary):
@@ -1361,11 +1351,10 @@ def _breaks(node: ast.If) -> bool:
 
 def _compares_size(test: ast.expr, vocabulary: frozenset[str]) -> bool:
     """Whether a test compares a size with a budget: not a role, not a handful that is looked for."""
-    if not _says(test, vocabulary) or not any(isinstance(part, ast.Compare) for part in ast.walk(test)):
+    if not _says(test, vocabulary) or not any(isinstance(part, ast.Compare) for part in walk(test)):
         return False
     return not any(
-        isinstance(part, ast.Constant) and (isinstance(part.value, str) or part.value in {1, 2})
-        for part in ast.walk(test)
+        isinstance(part, ast.Constant) and (isinstance(part.value, str) or part.value in {1, 2}) for part in walk(test)
     )
 
 
@@ -1434,7 +1423,7 @@ def _content(node: ast.expr) -> ast.expr | None:
 
 def _may_hold_messages(annotation: ast.expr) -> bool:
     """False for annotations that rule a conversation out: numbers, arrays, tables, mappings of names, a single message."""
-    names = {_last(inner) for inner in ast.walk(annotation) if isinstance(inner, ast.Name | ast.Attribute)}
+    names = {_last(inner) for inner in walk(annotation) if isinstance(inner, ast.Name | ast.Attribute)}
     return not (
         names & {"ndarray", "Tensor", "DataFrame", "Series", "float", "int", "bytes", "Path", "Counter", "Queue"}
         and not names & {"str", "dict", "Dict", "Any"}
@@ -1463,7 +1452,7 @@ def _touches_front(test: ast.AST, target: str) -> bool:
         isinstance(inner, ast.Subscript)
         and _constant(inner.slice) == 0
         and (not target or _dotted(inner.value) == target)
-        for inner in ast.walk(test)
+        for inner in walk(test)
     )
 
 
@@ -1473,7 +1462,7 @@ def _asks_front_role(test: ast.expr, target: str) -> bool:
         (isinstance(inner, ast.Attribute) and inner.attr in {"role", "type"})
         or (isinstance(inner, ast.Constant) and inner.value in {"role", "system", "type"})
         or (isinstance(inner, ast.Call) and _last(inner.func) in {"isinstance", "type"})
-        for inner in ast.walk(test)
+        for inner in walk(test)
     )
 
 
@@ -1514,7 +1503,7 @@ def _reversed_of(node: ast.expr) -> ast.expr | None:
 
 def _length_of(node: ast.expr) -> ast.expr | None:
     """`x` in an expression over `len(x)`."""
-    for inner in ast.walk(node):
+    for inner in walk(node):
         if isinstance(inner, ast.Call) and _last(inner.func) == "len" and inner.args:
             return inner.args[0]
     return None
@@ -1576,7 +1565,7 @@ def _sets_content(target: ast.expr, names: set[str], over: str) -> bool:
 def _copies(loop: ast.For | ast.AsyncFor, names: set[str]) -> set[str]:
     """The names of copies of the loop's message: `new = entry.copy()`, `{**entry}`, `dict(entry)`, `replace(entry, …)`."""
     copies: set[str] = set()
-    for inner in ast.walk(loop):
+    for inner in walk(loop):
         if not isinstance(inner, ast.Assign) or not isinstance(inner.targets[0], ast.Name):
             continue
         value = inner.value
@@ -1594,14 +1583,14 @@ def _inner_tests(loop: ast.For | ast.AsyncFor) -> list[ast.expr]:
     """The tests that skip a turn of the loop or of one inside: `if seen < keep: continue`."""
     return [
         inner.test
-        for inner in ast.walk(loop)
+        for inner in walk(loop)
         if isinstance(inner, ast.If) and any(isinstance(last, ast.Continue) for last in inner.body)
     ]
 
 
 def _counts(test: ast.expr, counters: set[str]) -> bool:
     """Whether a test compares a counter of the loop."""
-    return any(isinstance(inner, ast.Name) and inner.id in counters for inner in ast.walk(test))
+    return any(isinstance(inner, ast.Name) and inner.id in counters for inner in walk(test))
 
 
 def _index_in(test: ast.expr, index: str) -> bool:
@@ -1611,7 +1600,7 @@ def _index_in(test: ast.expr, index: str) -> bool:
         and isinstance(inner.ops[0], ast.In | ast.NotIn)
         and isinstance(inner.left, ast.Name)
         and inner.left.id == index
-        for inner in ast.walk(test)
+        for inner in walk(test)
     )
 
 
@@ -1619,7 +1608,7 @@ def _index_from_end(test: ast.expr, index: str) -> bool:
     """Whether a test compares the loop's index with a place that moves with the end of the list."""
     if not index:
         return False
-    names = {inner.id for inner in ast.walk(test) if isinstance(inner, ast.Name)}
+    names = {inner.id for inner in walk(test) if isinstance(inner, ast.Name)}
     return index in names and (
         _says(
             test,

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from promptlint.frontends.base import Project
 from promptlint.frontends.python.known import Known
+from promptlint.frontends.python.nodes import SHAPES, shape
 from promptlint.ir import Unread
 from promptlint.source import SourceFile, Span
 
-__all__ = ["ClassInfo", "FunctionInfo", "Index", "Module", "Write", "fields_of"]
+__all__ = ["ClassInfo", "FunctionInfo", "Index", "Module", "Write"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -316,20 +317,6 @@ class Index:
         return module, ()
 
 
-_SKIPPED_FIELDS = frozenset(
-    {"ctx", "type_comment", "type_ignores", "op", "ops", "kind", "conversion", "level", "id", "attr", "arg", "name"}
-)
-_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
-
-
-def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a kind of node that may hold expressions or statements."""
-    found = _FIELDS.get(kind)
-    if found is None:
-        found = _FIELDS[kind] = tuple(name for name in kind._fields if name not in _SKIPPED_FIELDS)
-    return found
-
-
 _CHANGING = frozenset(
     {"append", "extend", "insert", "pop", "clear", "remove", "reverse", "sort", "update", "setdefault", "add"}
 )
@@ -413,14 +400,12 @@ class _Walk:
                     self._write(cls, function, node.target, node, "assign")  # type: ignore[attr-defined]
                 elif kind is ast.AugAssign:
                     self._write(cls, function, node.target, node, "augment")  # type: ignore[attr-defined]
-            for name in _FIELDS.get(kind) or fields_of(kind):
-                value = getattr(node, name, None)
-                if type(value) is list:
-                    for item in reversed(value):
-                        if isinstance(item, ast.AST):
-                            stack.append((item, function, cls))
-                elif isinstance(value, ast.AST):
-                    stack.append((value, function, cls))
+            for name, many in SHAPES.get(kind) or shape(kind):
+                child = getattr(node, name, None)
+                if many:
+                    stack += [(item, function, cls) for item in reversed(child or ()) if item is not None]
+                elif child is not None:
+                    stack.append((child, function, cls))
 
     def _write(self, cls: ClassInfo, function: FunctionInfo, target: ast.AST, node: ast.AST, how: str) -> None:
         if type(target) is ast.Subscript:

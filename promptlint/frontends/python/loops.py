@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from promptlint.frontends.python.core import identifier
+from promptlint.frontends.python.nodes import walk
 from promptlint.frontends.python.statements import Changed, Statements
 from promptlint.frontends.python.text import merge
 from promptlint.frontends.python.values import (
@@ -108,7 +109,7 @@ class Loops(Statements):
             over = self.unknown(expression, over.span, frame, name=over.name)
         over = replace(over, origins=contained(over.origins))
         self._loop(lambda sends: self._turns(node.test, "history", frame) if sends else over, node.body, frame)
-        if isinstance(test, Const) and test.value and not any(isinstance(child, ast.Break) for child in ast.walk(node)):
+        if isinstance(test, Const) and test.value and not any(isinstance(child, ast.Break) for child in walk(node)):
             if frame.returns:
                 frame.returns[-1] = (None, frame.returns[-1][1])
             return True

@@ -12,6 +12,7 @@ from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, Module, Write, last_name
 from promptlint.frontends.python.loops import Loops
+from promptlint.frontends.python.nodes import walk
 from promptlint.frontends.python.values import (
     Alt,
     Bound,
@@ -51,6 +52,8 @@ class Objects(Loops):
         super().__init__(*arguments)
         self._symbolic: dict[int, Object] = {}
         self._bases: dict[int, tuple[Any, ...]] = {}
+        self._asked_bases = 0  # classes whose bases are being evaluated: what is asked meanwhile is not yet whole
+        self._mro: dict[int, list[ClassInfo]] = {}
         self._building: set[int] = set()
         self._pending: set[tuple[int, str]] = set()
         self._absent: set[tuple[int, str]] = set()
@@ -340,6 +343,9 @@ class Objects(Loops):
 
     def mro(self, info: ClassInfo) -> list[ClassInfo]:
         """The class and its bases inside the project, nearest first."""
+        known = self._mro.get(id(info))
+        if known is not None:
+            return known
         result: list[ClassInfo] = []
         queue = [info]
         while queue and len(result) < 24:
@@ -348,6 +354,8 @@ class Objects(Loops):
                 continue
             result.append(current)
             queue.extend(base.info for base in self.bases(current) if isinstance(base, Class))
+        if not self._asked_bases:
+            self._mro[id(info)] = result
         return result
 
     def bases(self, info: ClassInfo) -> tuple[Any, ...]:
@@ -355,12 +363,16 @@ class Objects(Loops):
         found = self._bases.get(id(info))
         if found is None:
             self._bases[id(info)] = ()
+            self._asked_bases += 1
             frame = self.module_frame(info.module)
             result = []
-            for base in info.node.bases:
-                expression = base.value if isinstance(base, ast.Subscript) else base
-                if isinstance(expression, ast.Name | ast.Attribute):
-                    result.append(self.eval(expression, frame))
+            try:
+                for base in info.node.bases:
+                    expression = base.value if isinstance(base, ast.Subscript) else base
+                    if isinstance(expression, ast.Name | ast.Attribute):
+                        result.append(self.eval(expression, frame))
+            finally:
+                self._asked_bases -= 1
             found = self._bases[id(info)] = tuple(result)
         return found
 
@@ -655,7 +667,7 @@ def _writes_item(node: ast.AST, name: str) -> bool:
         and isinstance(one.ctx, ast.Store)
         and isinstance(one.value, ast.Name)
         and one.value.id == name
-        for one in ast.walk(node)
+        for one in walk(node)
     )
 
 
@@ -663,7 +675,7 @@ def _condition_around(node: ast.AST, function: ast.AST) -> ast.expr | None:
     """The test of the innermost `if` that a statement of a function stands in."""
     found: ast.expr | None = None
     place = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-    for one in ast.walk(function):
+    for one in walk(function):
         if isinstance(one, ast.If):
             inside = (*one.body, *one.orelse)
             if any(

@@ -125,7 +125,7 @@ class Sinks(Files):
             given = dict(arguments.keywords)
             for name, value in callee.arguments:
                 given.setdefault(name, value)
-            arguments = replace(arguments, keywords=given)
+            arguments = arguments.with_keywords(given)
             name = path if not callee.instance else f"{sink.package}.{path.split('.', 1)[-1]}"
             self.report(sink, name, sink.args, arguments, node, frame, Confidence.HIGH)
         if sink.history == "object":

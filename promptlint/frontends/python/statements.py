@@ -12,6 +12,7 @@ from promptlint.frontends.python.expressions import Expressions
 from promptlint.frontends.python.features import worth_executing
 from promptlint.frontends.python.index import FunctionInfo, last_name
 from promptlint.frontends.python.known import Brief
+from promptlint.frontends.python.nodes import walk
 from promptlint.frontends.python.values import (
     Alt,
     Class,
@@ -565,4 +566,4 @@ def _outer_names(function: FunctionInfo | None) -> frozenset[str]:
 
 
 def _captures(pattern: ast.pattern) -> list[str]:
-    return [node.name for node in ast.walk(pattern) if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name]
+    return [node.name for node in walk(pattern) if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name]

@@ -14,18 +14,18 @@ def _start() -> None:
 
 
 def _chain() -> None:
-    """Run the next sitecustomize on the path under the name that it expects."""
-    import importlib.machinery
-    import importlib.util
-
-    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would cost every process its import
+    """Run the next sitecustomize on the path under the name that it expects. The modules of importlib would cost every process their import."""
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - as for pathlib
     others = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]  # noqa: PTH100
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
-    if spec is None or spec.loader is None:
-        return
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
+    for finder in sys.meta_path:
+        if getattr(finder, "__name__", "") == "PathFinder":
+            spec = finder.find_spec("sitecustomize", others)
+            if spec is not None and spec.loader is not None:
+                module = type(sys)("sitecustomize")
+                module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
+                sys.modules["sitecustomize"] = module
+                spec.loader.exec_module(module)
+            return
 
 
 _start()

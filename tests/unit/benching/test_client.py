@@ -151,6 +151,28 @@ def test_a_name_that_does_not_resolve():
     assert ask("http://no-such-host.invalid").kind == "connect"
 
 
+def test_connections_that_the_server_has_closed_are_opened_anew():
+    """A server closes idle connections after some seconds: while the other target is measured."""
+    with StandIn(Behaviour()) as server:
+
+        async def main():
+            client = Client(Server.parse(server.url), Limits())
+            await client.warm(3)
+            while len(server._open) < 3:  # noqa: ASYNC110  # another thread's
+                await asyncio.sleep(0.01)
+            server._loop.call_soon_threadsafe(lambda: [one.close() for one in list(server._open)])
+            while any(one.open for one in client._idle):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await client.warm(3)
+            assert len([one for one in client._idle if one.open]) == 3
+            reply = await client.get("/version")
+            assert (reply.status, reply.resent) == (200, False)
+            client.close()
+
+        asyncio.run(main())
+        assert server.connections == 6
+
+
 def test_connections_are_kept():
     with StandIn(Behaviour()) as server:
 
@@ -163,3 +185,18 @@ def test_connections_are_kept():
 
         asyncio.run(main())
         assert server.connections == 3
+
+
+@settings(max_examples=200)
+@given(
+    st.binary(max_size=200),
+    st.sampled_from(
+        [b"", HEAD + b"\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\n", HEAD + b"Content-Length: 20\r\n\r\n"]
+    ),
+    st.lists(st.integers(0, 300), max_size=4),
+)
+def test_any_bytes_end_as_a_reply_or_an_error(noise, head, places):
+    reply, _ = receive(cut(head + noise, places), lost=True)
+    assert reply is not None
+    assert reply.error or reply.status == 200 or head == b""
+    assert reply.kind in {"", "dropped", "protocol"}

@@ -8,7 +8,7 @@ from promptlint.benching.answers import Answer
 from promptlint.benching.drive import Run
 from promptlint.benching.summary import COMPARED, compare, figures
 
-REQUESTS = 80
+REQUESTS = 40
 
 
 def run(rng, *, slower=0.0, minute=1.0):
@@ -58,7 +58,7 @@ def test_a_difference_that_matters_is_seen():
     """An interval that holds everything would pass the two tests above."""
     seen = 0
     for seed in range(20):
-        rows = {row.figure: row for row in compare(*repetitions(f"seen:{seed}", 5, 0.020), 0.95)}
+        rows = {row.figure: row for row in compare(*repetitions(f"seen:{seed}", 5, 0.040), 0.95)}
         seen += rows["ttft_p50_ms"].different
         assert set(rows) == set(COMPARED)
     assert seen >= 18

@@ -180,6 +180,9 @@ def _call(body: dict[str, Any], about: dict[str, Any], *, http: bool) -> Call:
         row["call_site"] = site
         about["line"] = line
     about["pid"] = os.getpid()
+    test = os.environ.get("PYTEST_CURRENT_TEST", "")
+    if test:
+        about["test"] = test.rpartition(" ")[0]
     row.update({name: value for name, value in body.items() if name not in row})
     text = json.dumps(body, sort_keys=False, default=str)
     key = hashlib.blake2b(

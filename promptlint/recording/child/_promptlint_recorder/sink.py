@@ -6,10 +6,13 @@ Beside the records lies a small file of flags, laid out beforehand: a byte that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
 
 from . import settings
+
+TYPE_CHECKING = False  # typing costs every process its import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = [
     "ERROR",
@@ -47,7 +50,8 @@ def flag(position: int, value: bytes = b"1") -> None:
     try:
         descriptor = os.open(settings.flags, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         try:
-            os.pwrite(descriptor, value, position)
+            os.lseek(descriptor, position, os.SEEK_SET)
+            os.write(descriptor, value)
         finally:
             os.close(descriptor)
     except (OSError, ValueError):
