@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,8 @@ def command(
     from promptlint.report.diagnose import shared_page, to_json, to_text
 
     redact = given["redact"]
+    # Dates, names and ids are few enough to be tried one by one against a bare hash.
+    salt = os.environ.get("PROMPTLINT_SALT") or secrets.token_hex(16)
     if not traffic and given["observed"] is None and given["usage"] is None:
         raise UserError("name traffic to diagnose, or give --observed RATE or --usage FILE")
     code = [*given["code"], *(Path(path) for path in traffic if path != "-" and pipeline.is_code(Path(path)))]
@@ -71,11 +75,11 @@ def command(
         found = pipeline.run(source, tokenizer=given["tokenizer"], observed=given["observed"], code=code)
     warn([str(problem) for problem in found.problems])
     if share is not None:
-        emit(shared_page(found.diagnosis, found.problems), share)
+        emit(shared_page(found.diagnosis, found.problems, salt=salt), share)
     if output_format == "json":
-        emit(to_json(found.diagnosis, found.problems, redact=redact), output)
+        emit(to_json(found.diagnosis, found.problems, redact=redact, salt=salt), output)
     elif output_format == "markdown":
-        emit(shared_page(found.diagnosis, found.problems), output)
+        emit(shared_page(found.diagnosis, found.problems, salt=salt), output)
     else:
         emit(to_text(found.diagnosis, found.problems), output)
     return 0

@@ -19,12 +19,12 @@ MOST = 20
 """Divergences that the text report lists; JSON has all."""
 
 
-def to_json(found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool = False) -> str:
-    """The report as JSON. With `redact` no prompt text is in it: `was` and `now` become lengths and stable hashes."""
+def to_json(found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool = False, salt: str = "") -> str:
+    """The report as JSON. With `redact` no prompt text is in it: `was` and `now` become lengths and salted hashes, equal for equal texts under one salt."""
     rows = {
         "schema": "promptlint.diagnose/1",
         "requests": found.requests,
-        "divergences": [_row(one, redact=redact) for one in found.divergences],
+        "divergences": [_row(one, redact=redact, salt=salt) for one in found.divergences],
         "causes": [_cause(one) for one in found.causes],
         "likely_causes": [_likely(one) for one in found.likely],
         "misses": [_miss(one) for one in found.misses],
@@ -49,7 +49,7 @@ def to_json(found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool 
     return json.dumps(rows, indent=2) + "\n"
 
 
-def _row(one: Divergence, *, redact: bool) -> dict[str, Any]:
+def _row(one: Divergence, *, redact: bool, salt: str) -> dict[str, Any]:
     return {
         "request": one.request,
         "id": one.id or None,
@@ -59,8 +59,8 @@ def _row(one: Divergence, *, redact: bool) -> dict[str, Any]:
         "token": one.token,
         "rule": one.rule,
         "cause": "the tools changed" if redact and one.path == "tools" else one.cause,
-        "was": _hidden(one.was) if redact else masked(one.was),
-        "now": _hidden(one.now) if redact else masked(one.now),
+        "was": _hidden(one.was, salt) if redact else masked(one.was),
+        "now": _hidden(one.now, salt) if redact else masked(one.now),
         "tokens_lost": one.tokens_lost,
         "call_site": one.call_site or None,
         "observed_cached_tokens": one.observed_cached_tokens,
@@ -73,8 +73,8 @@ def _without_values(reason: str) -> str:
     return re.sub(r"(['\"]).*\1", "[…]", masked(reason))
 
 
-def _hidden(text: str) -> str:
-    return f"[{len(text)} characters, {digest(text)}]" if text else ""
+def _hidden(text: str, salt: str) -> str:
+    return f"[{len(text)} characters, {digest(text, salt)}]" if text else ""
 
 
 def _cause(one: Cause) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _summary(found: Diagnosis, problems: Sequence[Problem]) -> list[str]:
     return lines
 
 
-def shared_page(found: Diagnosis, problems: Sequence[Problem] = ()) -> str:
+def shared_page(found: Diagnosis, problems: Sequence[Problem] = (), *, salt: str = "") -> str:
     """A Markdown page for a bug tracker: numbers, paths and rules; of the texts only lengths and hashes, of the files only counts."""
     lines = ["# Prefix-cache diagnosis", ""]
     lines += [f"- {markdown(line)}" for line in _summary(found, problems)]
@@ -190,7 +190,7 @@ def shared_page(found: Diagnosis, problems: Sequence[Problem] = ()) -> str:
         ]
         ranked = sorted(found.divergences, key=lambda one: (-one.tokens_lost, one.request))[:MOST]
         lines += [
-            f"| {one.request} | {one.relative} | {markdown(one.path)} | {one.char} | {one.rule} | {_hidden(one.was)} | {_hidden(one.now)} | {one.tokens_lost:,} |"
+            f"| {one.request} | {one.relative} | {markdown(one.path)} | {one.char} | {one.rule} | {_hidden(one.was, salt)} | {_hidden(one.now, salt)} | {one.tokens_lost:,} |"
             for one in ranked
         ]
     if found.misses:

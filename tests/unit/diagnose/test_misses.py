@@ -101,3 +101,11 @@ def test_reports_name_reasons_and_the_shared_page_no_text():
     assert "found less than their text allows" in to_text(found)
     assert "evicted-or-elsewhere" in shared_page(found)
     assert "manual" not in shared_page(found)
+
+
+def test_the_shared_page_hashes_under_a_salt(tmp_path):
+    """A bare hash of a date or a name is found by trying; under a salt nobody else has it cannot be."""
+    first, second = (talk(rules=f"Answer {name} from the manual. " * 400)[0] for name in ("Ann", "Bob"))
+    found = diagnose([first, second], words)
+    assert found.divergences
+    assert shared_page(found, salt="a") == shared_page(found, salt="a") != shared_page(found, salt="b")
