@@ -72,6 +72,10 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
         for workload in load_workloads(asked.workload, described=said.given is None):
             if progress:
                 progress(f"simulating {workload.name}")
+            if measured is not None and measured.workload and measured.workload != workload.name:
+                said.notes.append(
+                    f"{workload.name}: the measurement is of another workload, {measured.workload}; what it says of this one is a guess"
+                )
             pools.append(
                 advise_pool(
                     _changed(workload, asked, said.current, measured),

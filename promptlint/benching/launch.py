@@ -41,7 +41,7 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
     )
     kv_dtype = {"fp8": "fp8_e4m3"}.get(launch.kv_dtype, launch.kv_dtype)  # SGLang takes no shorter name
     vllm = [
-        *("--model", launch.model, "--port", "8000", "--dtype", launch.dtype),
+        *(launch.model, "--port", "8000", "--dtype", launch.dtype),
         *("--tensor-parallel-size", str(launch.tensor_parallel)),
         *(("--max-model-len", str(launch.context)) if launch.context else ()),
         *(("--kv-cache-dtype", kv_dtype) if kv_dtype else ()),
@@ -68,7 +68,7 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
         "# memory (--gpu-memory-utilization, --mem-fraction-static). Equal pools make the cache comparable: `promptlint bench` prints both sizes.",
         "",
         "# vLLM. Development mode lets the benchmark empty the cache and read number formats: not for production.",
-        f"VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server {shlex.join(vllm)}",
+        f"VLLM_SERVER_DEV_MODE=1 vllm serve {shlex.join(vllm)}",
         "",
         "# SGLang. --enable-cache-report makes it report cached tokens in the usage.",
     ]

@@ -10,6 +10,7 @@ from promptlint.frontends.python.calls import Calls
 from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.text import static_text
 from promptlint.frontends.python.values import (
+    Alt,
     Class,
     Const,
     Dict,
@@ -178,6 +179,12 @@ class Builtins(Calls):
         begin = (
             start.value if isinstance(start, Const) and isinstance(start.value, int) else (0 if start is None else None)
         )
+        if isinstance(first, Alt) and self.arms_known(first):
+            arms = [
+                self._call_enumerate(path, replace(arguments, positional=[arm, *arguments.positional[1:]]), node, frame)
+                for arm in first.arms
+            ]
+            return self.join(first.guard, [arm for arm in arms if arm is not None], span)
         known = self.known_elements(first) if first is not None else None
         if known is not None and begin is not None:
             items: list[Item] = []

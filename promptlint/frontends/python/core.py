@@ -75,7 +75,9 @@ __all__ = ["Arguments", "BudgetError", "Core", "identifier"]
 MAX_DEPTH = 8  # calls inlined into one another
 SOFT_STEPS = 4_000  # after so many evaluated nodes a root inlines no more calls
 LEAN_STEPS = 120  # the same, once a project has used up its allowance
-ALLOWANCE = 200_000  # evaluated nodes of a project that its roots may share freely: about three seconds
+ALLOWANCE = 200_000  # evaluated nodes of a project of a thousand files and more that its roots may share freely: about three seconds
+AMPLE = 500_000  # the same for a smaller project, in which all else takes less time
+AMPLE_FILES = 1_000
 HARD_STEPS = 40_000  # after so many it ends
 MAX_TEXT = 400_000  # characters of one folded text
 

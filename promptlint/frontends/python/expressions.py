@@ -670,8 +670,22 @@ class Expressions(Core):
     ) -> tuple[Item, ...]:
         if not generators:
             return (Elem(self.eval(element, frame), self.span_of(element, frame)),)
+        iterable = self.eval(generators[0].iter, frame)
+        return self._generated(iterable, element, generators, frame, span, disorder)
+
+    def _generated(
+        self,
+        iterable: Value,
+        element: ast.expr,
+        generators: list[ast.comprehension],
+        frame: Frame,
+        span: Span,
+        disorder: list[Any],
+    ) -> tuple[Item, ...]:
+        if isinstance(iterable, Alt) and self.arms_known(iterable):
+            runs = [self._generated(arm, element, generators, frame, span, disorder) for arm in iterable.arms]
+            return self.join_items(iterable.guard, runs, span)
         first, *others = generators
-        iterable = self.eval(first.iter, frame)
         if isinstance(iterable, List):
             disorder.extend(iterable.disorder)
         elif isinstance(iterable, Opaque) and iterable.unordered:
@@ -687,6 +701,12 @@ class Expressions(Core):
         self.bind(first.target, value, frame)
         body = self._filtered(first, element, others, frame, span, disorder)
         return (Each(over, body, span, over.growth),) if body else ()
+
+    def arms_known(self, value: Alt) -> bool:
+        """Whether each of several lists is known element by element."""
+        return all(
+            self.arms_known(arm) if isinstance(arm, Alt) else self.known_elements(arm) is not None for arm in value.arms
+        )
 
     def _filtered(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
 from promptlint.frontends.python.calls import MESSAGE_LISTS
-from promptlint.frontends.python.core import ALLOWANCE, LEAN_STEPS, BudgetError
+from promptlint.frontends.python.core import ALLOWANCE, AMPLE, AMPLE_FILES, LEAN_STEPS, BudgetError
 from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.frameworks import imported_name
 from promptlint.frontends.python.hooks import Hooks
@@ -168,7 +168,7 @@ class Interpreter(Hooks):
 
     def __init__(self, *arguments: Any, parts: int = 1) -> None:
         super().__init__(*arguments)
-        self.allowance = ALLOWANCE // parts
+        self.allowance = (AMPLE if len(self.index.files) < AMPLE_FILES else ALLOWANCE) // parts
         self._entered: set[tuple[int, int]] = set()
         self._sink_names = {path.rsplit(".", 1)[-1] for path in self.sdk.sinks}
         self._sink_names |= set(self._generics)

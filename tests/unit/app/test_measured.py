@@ -145,7 +145,9 @@ def test_the_advice_rests_on_the_run(capsys, tmp_path):
         ("vllm", "measured", 10.0, 40.0),
     ]
     text = advise(capsys, "--workload", workload, "--measured", result)
-    assert "measured" in text
+    assert "the measurement is of another workload, mine" in text
+    workload.write_text("name: mine\n" + WORKLOAD)
+    assert "another workload" not in advise(capsys, "--workload", workload, "--measured", result)
     cell = {"comparisons": [{"first": "A", "second": "B", "figures": [figure(1.3, 0.9, 1.7)]}]}
     result.write_text(json.dumps(run(cell=cell)))
     data = json.loads(advise(capsys, "--workload", workload, "--measured", result, "--output-format", "json"))
