@@ -107,6 +107,34 @@ def test_every_request_once_in_order_with_usage_and_call_site(project):
     assert "recorded 7 requests from 3 call sites in out.jsonl" in done.stderr
 
 
+def test_a_library_s_coroutine_in_a_task_belongs_to_who_made_it(project):
+    program(
+        project,
+        """
+async def gathered(client):
+    await asyncio.gather(*[client.post(URL, json=body(f"gather {number}")) for number in range(2)])
+
+async def made(client):
+    await asyncio.create_task(client.post(URL, json=body("task")))
+
+async def own(client):
+    async def inner():
+        await client.post(URL, json=body("own"))
+    await asyncio.create_task(inner())
+
+async def main():
+    async with httpx.AsyncClient() as client:
+        await gathered(client); await made(client); await own(client)
+
+asyncio.run(main())
+""",
+    )
+    assert record(project, sys.executable, "app.py").returncode == 0
+    assert {row["messages"][-1]["content"]: row["call_site"] for row in rows(project)} == {
+        "gather 0": "app.py::gathered", "gather 1": "app.py::gathered", "task": "app.py::made", "own": "app.py::own.inner",
+    }  # fmt: skip
+
+
 def test_no_header_but_the_allowed_ones_and_nobody_else_may_read(project):
     program(project, CLIENTS)
     record(project, sys.executable, "app.py")

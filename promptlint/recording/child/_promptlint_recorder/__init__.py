@@ -43,6 +43,7 @@ PLANT = {
     "requests.sessions": ("clients", "patch_requests"),
     "aiohttp.client": ("clients", "patch_aiohttp"),
     "botocore.client": ("clients", "patch_botocore"),
+    "asyncio.base_events": ("tasks", "patch_asyncio"),
     "langchain_core.language_models.chat_models": ("models", "patch_langchain"),
     "pydantic_ai.models": ("models", "patch_pydantic_ai"),
 }

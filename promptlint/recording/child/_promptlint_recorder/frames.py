@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType
 
 from . import settings
@@ -13,6 +14,10 @@ __all__ = ["call_site", "is_project", "owner"]
 _FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox", "node_modules")
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs its import
 _known: dict[CodeType, str | None] = {}
+
+task_end: CodeType | None = None
+outside_task: Callable[[], tuple[str, int, str] | None] | None = None
+"""The code at which the stack of an asyncio task ends, and who made the task; set once asyncio is imported."""
 
 
 def _place(code: CodeType) -> str | None:
@@ -47,7 +52,7 @@ def _library() -> str:
 def owner(frame: FrameType | None) -> tuple[str, int, str]:
     """Path, line and function of the innermost frame of the project from `frame` outwards; empty where there is none.
 
-    A program given on the command line (`python -c`) has no file: it counts only where no file of the project is on the stack.
+    What stands beyond the task that runs belongs to the event loop: there the maker of the task is the answer, where it is known. A program given on the command line (`python -c`) has no file: it counts only where no file of the project is on the stack.
     """
     nameless = ("", 0, "")
     while frame is not None:
@@ -58,6 +63,10 @@ def owner(frame: FrameType | None) -> tuple[str, int, str]:
             if not place.startswith("<"):
                 return found
             nameless = nameless if nameless[0] else found
+        if frame.f_code is task_end and outside_task is not None:
+            made_by = outside_task()
+            if made_by is not None:
+                return made_by
         frame = frame.f_back
     return nameless
 
