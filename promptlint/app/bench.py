@@ -215,18 +215,15 @@ def _varied(workload: Workload, variant: str) -> Workload:
     return workload
 
 
+@dataclass(frozen=True, slots=True)
 class _Source:
-    """Records in time order as the source of requests; remembers which record was read last, so that requests can be joined to texts."""
+    """Records in time order as the source of requests."""
 
-    def __init__(self, records: Sequence[Record], problems: list[Any]) -> None:
-        self._records = records
-        self.problems = problems
-        self.latest = Record()
+    records: Sequence[Record]
+    problems: list[Any]
 
     def __iter__(self) -> Iterator[Record]:
-        for record in self._records:
-            self.latest = record
-            yield record
+        return iter(self.records)
 
 
 def _recorded(asked: Asked) -> Traffic:
@@ -246,9 +243,11 @@ def _recorded(asked: Asked) -> Traffic:
         render=Renderer(asked.render, asked.tokenizer or tokenizers.DEFAULT, marks=False),
     )
     requests, texts = [], []
-    for request in islice(reader, asked.requests):
+    left = iter(source.records)
+    for number, request in enumerate(islice(reader, asked.requests)):
         assert isinstance(request, Request)
-        record = source.latest
+        # Requests come in the order of their records, some of which made none.
+        record = next(one for one in left if one.place == reader.place(number))
         length = asked.output_tokens or request.output_tokens or _DEFAULT_OUTPUT
         requests.append(replace(request, max_new_tokens=length, kept=None))
         texts.append(_text(record) if asked.send != "tokens" else None)

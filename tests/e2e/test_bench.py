@@ -359,7 +359,8 @@ def test_recorded_text_is_sent_as_it_is(capsys, tmp_path):
         }
         for k in range(6)
     ]
-    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spoiled = [*rows[:2], {"token_ids": [-1]}, {"usage": {"prompt_tokens": 3}}, *rows[2:]]  # two that are no requests
+    log.write_text("".join(json.dumps(row) + "\n" for row in spoiled))
     with StandIn() as a:
         data, _ = bench(
             capsys, "--target", a.url, "--traffic", log, "--concurrency", 1, "--repetitions", 2, "--warm-up", 1
