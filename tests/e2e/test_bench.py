@@ -107,7 +107,7 @@ def test_one_server_against_itself_is_not_called_different(capsys):
         ("status:500", "status", "planted refusal"),
         ("close", "dropped", "before any answer"),
         ("cut", "dropped", "in the middle"),
-        ("hang", "timeout", "no answer in 1.5 s"),
+        ("hang", "timeout", "no answer in 3 s"),
         ("hang-midway", "timeout", "in the middle of the answer"),
         ("not-http", "protocol", "not HTTP"),
         ("garbage", "protocol", "no JSON object"),
@@ -120,7 +120,7 @@ def test_one_server_against_itself_is_not_called_different(capsys):
 def test_a_failing_request_is_counted_and_named(capsys, fault, kind, words):
     """One request of 24 fails: the run goes on, the repetition is left out of the comparison, and the exit status says so."""
     with StandIn() as a, StandIn(Behaviour(faults={10: fault}, keep_alive=False)) as b:
-        patience = ("--timeout", 1.5) if fault.startswith("hang") else ()
+        patience = ("--timeout", 3) if fault.startswith("hang") else ()
         data, _ = bench(capsys, *ab(a, b), *QUICK, "--concurrency", 4, *patience, status=1)
     assert data["status"] == "unfair"
     first = data["cells"][0]["targets"][1]["repetitions"][0]
@@ -169,7 +169,7 @@ def test_a_server_that_dies_midway(capsys):
     with StandIn() as a, StandIn(Behaviour(dies_after=40)) as b:
         data, _ = bench(capsys, *ab(a, b), *QUICK, "--concurrency", 4, status=1)
     assert "given up in repetition 2" in data["lost"]["B"]
-    assert "connection refused" in data["lost"]["B"]
+    assert "connection refused" in data["lost"]["B"] or "closed the connection" in data["lost"]["B"]
     assert len(data["cells"][0]["targets"][0]["repetitions"]) == 3  # the living one is measured on
     assert {row["pairs"] for row in data["cells"][0]["comparisons"][0]["figures"]} == {1}
     assert time.monotonic() - started < 20
@@ -254,7 +254,7 @@ def test_an_interrupt_writes_what_was_measured(tmp_path, fault):
     assert child.returncode == 130, err
     data = json.loads(result.read_text())
     assert data["status"] == "interrupted"
-    assert sum(one["answered"] == 24 for one in data["cells"][0]["targets"][0]["repetitions"]) == 2
+    assert sum(one["answered"] == 24 for one in data["cells"][0]["targets"][0]["repetitions"]) >= 2
     assert "stopped by you" in out
     assert "Traceback" not in err
 
