@@ -251,17 +251,20 @@ def _recorded(asked: Asked) -> Traffic:
         length = asked.output_tokens or request.output_tokens or _DEFAULT_OUTPUT
         requests.append(replace(request, max_new_tokens=length, kept=None))
         texts.append(_text(record) if asked.send != "tokens" else None)
+    problems = [*source.problems, *reader.problems]
+    first = f"; the first problem: {problems[0]}" if problems else ""
     if not requests:
-        problems = [*source.problems, *reader.problems]
-        raise UserError(
-            f"no request could be read from {' '.join(asked.traffic)}"
-            + (f"; first problem: {problems[0]}" if problems else "")
-        )
+        raise UserError(f"no request could be read from {' '.join(asked.traffic)}{first}")
     if asked.send == "text" and None in texts:
         raise UserError(
             "--send text: the traffic holds requests without text that a chat server takes; --send tokens replays all of it"
         )
-    return Traffic("as-is", tuple(requests), tuple(texts) if any(text is not None for text in texts) else ())
+    return Traffic(
+        "as-is",
+        tuple(requests),
+        tuple(texts) if any(text is not None for text in texts) else (),
+        note=f"{len(problems):,} records of the traffic could not be used as they are{first}" if problems else "",
+    )
 
 
 _DEFAULT_OUTPUT = 64  # tokens of an answer where neither the traffic nor the user says

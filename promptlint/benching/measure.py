@@ -37,13 +37,14 @@ class Target:
 class Traffic:
     """The requests of one variant. `texts` holds the fields of those that are sent as text; empty when tokens are sent.
 
-    `as_words`: tokens go as a chat message of as many words, for servers that take no token ids.
+    `as_words`: tokens go as a chat message of as many words, for servers that take no token ids. `note`: what a reader of the result has to know of it.
     """
 
     variant: str
     requests: tuple[Request, ...]
     texts: tuple[Mapping[str, Any] | None, ...] = ()
     as_words: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,8 @@ class _Session:
         """Doubts about the workload and the way it is measured."""
         found = []
         for variant in self.traffic:
+            if variant.note:
+                found.append(Objection(variant.note))
             share = shared_share(variant.requests)
             if share < _OVERLAP:
                 found.append(

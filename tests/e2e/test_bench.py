@@ -368,6 +368,9 @@ def test_recorded_text_is_sent_as_it_is(capsys, tmp_path):
         assert [body["messages"] for body in a.requests[1:7]] == [row["messages"] for row in rows]
         assert "Be brief" not in str(a.requests[0])  # the warm-up brings nothing of it into the cache
         assert data["workload"]["sent_as"] == "text"
+        assert any(
+            "2 records of the traffic could not be used" in one and "log.jsonl:3" in one for one in data["warnings"]
+        )
         a.requests.clear()
         options = ("--send", "tokens", "--arrivals", "recorded", "--speed", "100")
         data, _ = bench(capsys, "--target", a.url, "--traffic", log, "--repetitions", 2, "--warm-up", 1, *options)
