@@ -21,9 +21,8 @@ from promptlint.ir import Reading, Unread
 __all__ = ["read"]
 
 # What a file must contain to hold a root: a call that may send, a role, a slot in a long text. Only this decides on bytes.
-_WORTH_PARSING = re.compile(
-    rb"\"role\"|'role'|prompt|Prompt|PROMPT|messages|instruction|template|\.create\(|\.generate\w*\(|\.invoke\(|\.chat\(|\.complete\w*\(|llm\w*\.\w+\(|[Yy]ou are|system_\w+="
-)
+_WORDS = (b"prompt", b"template", b"messages", b"Prompt", b'"role"', b"'role'", b"instruction", b".create(", b".invoke(", b".chat(", b"you are", b"You are", b"PROMPT")  # fmt: skip
+_CALLS = re.compile(rb"\.generate\w*\(|\.complete\w*\(|llm\w*\.\w+\(|system_\w+=")
 
 
 def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path, ...] = ()) -> Reading:
@@ -40,10 +39,12 @@ def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path
 def _read(project: Project, templates: TemplateReader, extra_rules: tuple[Path, ...]) -> Reading:
     sdk, sources, names = load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules)
     index = Index(project)
-    shares = split(_candidates(project, index, frameworks.worth_parsing(sdk)))
+    shares = split([(path, _size(project, path)) for path in index.files])
+    mark = frameworks.worth_parsing(sdk)
 
-    def make(paths: Sequence[Path]) -> Part:
+    def make(share: Sequence[Path]) -> Part:
         view = index.sibling()
+        paths = [path for path in share if _is_candidate(project, path, mark)]
         return Part(project, Interpreter(project, view, sdk, sources, names, templates, parts=len(shares)), paths)
 
     found = read_parts(project, shares, make)
@@ -59,19 +60,28 @@ def _read(project: Project, templates: TemplateReader, extra_rules: tuple[Path, 
     return Reading(tuple(prompts), tuple(edits), (), tuple(dict.fromkeys(unread)), tuple(files))
 
 
-def _candidates(project: Project, index: Index, frameworks_mark: re.Pattern[bytes]) -> list[tuple[Path, int]]:
-    """Files that may hold a root, in a stable order, with their sizes in bytes."""
-    result = []
-    for path in index.files:
-        text = project.overlay.get(path)
-        if text is not None:
-            data = text.encode("utf-8", "surrogatepass")
-        else:
-            try:
-                data = path.read_bytes()
-            except OSError:
-                project.source(path)  # records why
-                continue
-        if _WORTH_PARSING.search(data) or frameworks_mark.search(data):
-            result.append((path, len(data)))
-    return result
+def _is_candidate(project: Project, path: Path, frameworks_mark: re.Pattern[bytes]) -> bool:
+    """Whether a file may hold a root."""
+    text = project.overlay.get(path)
+    if text is not None:
+        data = text.encode("utf-8", "surrogatepass")
+    else:
+        try:
+            data = path.read_bytes()
+        except OSError:
+            project.source(path)  # records why
+            return False
+    return (
+        any(word in data for word in _WORDS)
+        or _CALLS.search(data) is not None
+        or frameworks_mark.search(data) is not None
+    )
+
+
+def _size(project: Project, path: Path) -> int:
+    """About how long a file is, to share out the work."""
+    text = project.overlay.get(path)
+    try:
+        return len(text) if text is not None else path.stat().st_size
+    except OSError:
+        return 0

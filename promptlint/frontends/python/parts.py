@@ -24,7 +24,7 @@ from promptlint.ir import HistoryEdit, Unread
 
 __all__ = ["Found", "Part", "read_parts", "split"]
 
-PARTED = 150  # files that may hold a root from which a project is read in parts: below, starting a process costs more than it saves
+PARTED = 300  # files from which a project is read in parts: below, starting a process costs more than it saves
 PARTS = 2
 
 
