@@ -1,4 +1,4 @@
-# ruff: noqa: T201, S603 - it prints its results, and runs the commands that it compares
+# ruff: noqa: T201 - it prints its results, and runs the commands that it compares
 """`check` on a large tree: cold, warm, and with one file changed; run by hand: `python tests/benchmarks/bench_check.py TREE [--rounds N]`.
 
 The tree is copied first, so nothing is written into it. Without one, a tree of generated programs is made. The variable PCDLINT holds the command
