@@ -77,8 +77,7 @@ class _Runs:
         self.request = request
         self.folder = folder
         self.root = project_root(Path.cwd())
-        # A moment at which neither a second more nor a few sleeps reach the next minute.
-        self.start = time.time() // 60.0 * 60.0 + 10.123456
+        self.start = _start(time.time())
         self.count = 0
         self.first: list[dict[str, Any]] = []
         self.noise: dict[tuple[str, str, int], list[Difference]] = {}
@@ -256,6 +255,14 @@ class _Runs:
         )
 
 
+def _start(now: float) -> float:
+    """A moment near to now from which neither a second nor a few sleeps reach the next minute, nor an hour the next day, here or in UTC."""
+    moment = now // 60.0 * 60.0 + 10.123456
+    while any(day(moment)[:3] != day(moment + _HOUR + 60.0)[:3] for day in (time.localtime, time.gmtime)):
+        moment -= 3600.0
+    return moment
+
+
 def _smallest(found: Sequence[Varying]) -> list[Varying]:
     """Each place once for a factor: with the smallest shift of the clock that changes it, which comes first.
 
@@ -283,16 +290,63 @@ def _smallest(found: Sequence[Varying]) -> list[Varying]:
 _NEAR = 16
 """Characters by which two differences of one value may lie apart."""
 
-_NOT_TOUCHED = re.compile(
-    r"(?i)key|token|secret|passw|credential|url|uri|host|port|endpoint|base|proxy|dir$|path|file|home|root|^(?:USER|LOGNAME|USERNAME|LNAME|PWD|OLDPWD|SHELL|TERM|TMP|TEMP|TMPDIR"
-    r"|LD_.*|PYTHON.*|PYTEST_.*|VIRTUAL_ENV|_|SHLVL|SSL_.*|REQUESTS_CA_BUNDLE|NO_PROXY|PROMPTLINT.*)$"
+_NOT_TOUCHED = frozenset(
+    [
+        "key",
+        "apikey",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "credential",
+        "credentials",
+        "url",
+        "uri",
+        "host",
+        "port",
+        "endpoint",
+        "base",
+        "proxy",
+        "dir",
+        "path",
+        "file",
+        "home",
+        "root",
+        "user",
+        "logname",
+        "username",
+        "lname",
+        "pwd",
+        "oldpwd",
+        "shell",
+        "term",
+        "tmp",
+        "temp",
+        "tmpdir",
+        "ld",
+        "python",
+        "pythonpath",
+        "pythonhome",
+        "virtual",
+        "conda",
+        "shlvl",
+        "ssl",
+        "lang",
+        "language",
+        "lc",
+        "tz",
+        "pytest",
+        "promptlint",
+    ]
 )
-"""Variables that lead to servers, files or keys, or that belong to another factor: a changed one would only make the command fail."""
+"""Words in the name of a variable that leads to servers, files or keys, that belongs to another factor, or that the interpreter itself obeys: a changed one would only make the command
+fail. Names are compared word by word."""
 
 
 def _changed(name: str, value: str | None) -> str | None:
     """Another value of the same kind; None for a variable that must stay."""
-    if _NOT_TOUCHED.search(name) or (value is not None and ("/" in value or "\\" in value)):
+    words = {word for word in name.lower().split("_") if word}
+    if not words or words & _NOT_TOUCHED or (value is not None and ("/" in value or "\\" in value)):
         return None
     if value is None or not value:
         return "promptlint"

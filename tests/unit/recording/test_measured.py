@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
+import pytest
+
+from promptlint.app.perturb import _changed, _start
 from promptlint.recording.measured import FACTORS, RULES, Measurement, Varying
 from promptlint.report.perturb import to_json, to_text
 
@@ -69,3 +73,22 @@ def test_the_rules_of_each_factor_exist():
     names = set(load_rules())
     assert RULES.keys() == set(FACTORS)
     assert {name for group in RULES.values() for name in group} <= names
+
+
+@pytest.mark.parametrize("now", [1796079199.9, 1796083195.0, 1796082959.0, 1796169599.5])
+def test_the_pinned_clock_crosses_no_boundary_by_accident(now):
+    start = _start(now)
+    assert abs(start - now) < 4 * 3600
+    assert time.gmtime(start).tm_min == time.gmtime(start + 1 + 40).tm_min
+    assert time.gmtime(start).tm_mday == time.gmtime(start + 3660).tm_mday
+
+
+@pytest.mark.parametrize(
+    "name, value, changed",
+    [
+        ("APP_STAGE", "dev", "dev-changed"), ("SUPPORT_REGION", None, "promptlint"), ("RETRIES", "3", "4"), ("DEBUG", "true", "false"), ("FLAG", "1", "0"),
+        ("OPENAI_API_KEY", "sk", None), ("DB_HOST", "h", None), ("HOME", "/root", None), ("CONFIG", "/etc/x", None), ("LC_ALL", "C", None), ("_", "x", None),
+    ],
+)  # fmt: skip
+def test_variables_are_changed_within_their_kind(name, value, changed):
+    assert _changed(name, value) == changed
