@@ -322,7 +322,11 @@ class _Session:
             )
 
         run = await drive(client, made, facts.model, cell.load, due, give_up=settings.give_up, keep=keep)
-        server = (await read_counters(client)).since(before) if before is not None else {}
+        try:
+            server = (await read_counters(client)).since(before) if before is not None else {}
+        except asyncio.CancelledError:
+            keep(run)  # the run is whole, only the server's own counters are missing
+            raise
         keep(run, server)
         if run.gone:
             self.found.lost[name] = f"given up in repetition {repetition}: {run.gone}"
