@@ -135,6 +135,33 @@ asyncio.run(main())
     }  # fmt: skip
 
 
+def test_what_a_server_in_the_process_sends_on_is_a_request_of_its_own(project):
+    program(
+        project,
+        """
+async def proxy(scope, receive, send):
+    asked = (await receive())["body"]
+    async with httpx.AsyncClient() as client:
+        answer = await client.post(URL, json=body("rewritten"))
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": answer.content})
+
+async def main():
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(proxy)) as client:
+        await client.post("http://proxy/v1/chat/completions", json=body("asked"))
+
+class Through(httpx.BaseTransport):
+    def handle_request(self, request):
+        return httpx.Response(200, content=requests.post(URL, data=request.content).content)
+
+asyncio.run(main())
+httpx.Client(transport=Through()).post(URL, json=body("one client on another"))
+""",
+    )
+    assert record(project, sys.executable, "app.py").returncode == 0
+    assert [row["messages"][-1]["content"] for row in rows(project)] == ["asked", "rewritten", "one client on another"]
+
+
 def test_no_header_but_the_allowed_ones_and_nobody_else_may_read(project):
     program(project, CLIENTS)
     record(project, sys.executable, "app.py")

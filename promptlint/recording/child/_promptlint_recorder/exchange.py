@@ -1,6 +1,7 @@
 """One request on its way: its line is written when it leaves, a second line when the answer is known, so that a killed process still leaves the request.
 
-A request that is made inside another one that is being recorded (a client built on another client) is the same request and has no line of its own. A call of
+A request that is made inside another one with the same body (a client built on another client) is the same request and has no line of its own; one with another body
+is what a server within the process, such as a proxy under test, sends on. A call of
 a model's interface has a line only when no request left below it: then the model is a fake, or speaks through something that we do not hook.
 """
 
@@ -47,8 +48,11 @@ def guard(function: Any, *arguments: Any) -> Any:
 class Call:
     """A request on its way. `sent`: something below it was recorded in its stead."""
 
-    def __init__(self, row: dict[str, Any], about: dict[str, Any], key: bytes, *, http: bool) -> None:
+    def __init__(
+        self, row: dict[str, Any], about: dict[str, Any], body: dict[str, Any], key: bytes, *, http: bool
+    ) -> None:
         self.row = row
+        self.body = body
         self.about = about
         self.key = key
         self.http = http
@@ -141,8 +145,6 @@ def _kept(headers: Any, names: tuple[str, ...]) -> dict[str, str]:
 def begin(library: str, url: str, content: Any, headers: Any) -> Call | None:
     """Record a request that is about to leave; None where it is none to a model, or part of one that is recorded already. Never raises."""
     outer = current.get()
-    if outer is not None and outer.http:
-        return None
     call: Call | None = guard(_begin, library, str(url), content, headers)
     if call is not None and outer is not None:
         outer.sent = True
@@ -151,7 +153,8 @@ def begin(library: str, url: str, content: Any, headers: Any) -> Call | None:
 
 def _begin(library: str, url: str, content: Any, headers: Any) -> Call | None:
     body = request_body(url, content)
-    if body is None:
+    outer = current.get()
+    if body is None or (outer is not None and outer.http and _written(body) == _written(outer.body)):
         return None
     about: dict[str, Any] = {"library": library, "url": bare(url)}
     kept = _kept(headers, _REQUEST_HEADERS)
@@ -184,11 +187,15 @@ def _call(body: dict[str, Any], about: dict[str, Any], *, http: bool) -> Call:
     if test:
         about["test"] = test.rpartition(" ")[0]
     row.update({name: value for name, value in body.items() if name not in row})
-    text = json.dumps(body, sort_keys=False, default=str)
+    text = _written(body)
     key = hashlib.blake2b(
         f"{about.get('url')}\0{site}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16
     ).digest()
-    return Call(row, about, key, http=http)
+    return Call(row, about, body, key, http=http)
+
+
+def _written(body: dict[str, Any]) -> str:
+    return json.dumps(body, default=str)
 
 
 def _earlier_attempt(call: Call, count: str) -> Call | None:
