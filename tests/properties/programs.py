@@ -174,7 +174,7 @@ class Generator:
     def statements(self, scope: list[str], indent: str, depth: int = 0) -> list[str]:
         lines: list[str] = []
         for _ in range(self.random.randint(1, 4 if depth == 0 else 2)):
-            kind = self.random.randrange(13)
+            kind = self.random.randrange(16)
             if kind in {0, 1}:
                 name = self.name()
                 lines.append(f"{indent}{name} = {self.text(scope)}")
@@ -227,8 +227,12 @@ class Generator:
         return lines
 
     def construct(self, kind: int, scope: list[str], indent: str) -> list[str]:
-        """Statements around a fresh name: a counted loop, the entries of a dict, try and finally, a walrus, an inner function."""
+        """Statements around a fresh name: a counted loop, the entries of a dict, try and finally, a walrus, an inner function, and what `shape` adds."""
         name, variable = self.name(), self.random.choice(scope)
+        if kind > 12:
+            made = self.shape(name, variable)
+            scope.append(name)
+            return [indent + line for line in made]
         made = {
             9: [f"{name} = {self.literal()}", "for i in range(3):", f'    {name} += f"{{i}} {self.words()} "'],
             10: [f"{name} = ''", "for k, v in TABLE.items():", f'    {name} += f"{{k}}: {{v}} {self.words()}\\n"'],
@@ -253,12 +257,113 @@ class Generator:
         scope.append(name)
         return [indent + line for line in made]
 
+    def shape(self, name: str, variable: str) -> list[str]:
+        """Statements of other kinds that make a text of a fresh name."""
+        words, literal = self.words, self.literal
+        return self.random.choice(
+            [
+                [
+                    "match flag:",
+                    "    case True:",
+                    f"        {name} = {literal()}",
+                    "    case _:",
+                    f"        {name} = {literal()} + {variable}",
+                ],
+                [
+                    f"{name}, n = {literal()}, 0",
+                    "while n < 2:",
+                    f'    {name} += f"{{n}} {words()} "',
+                    "    n += 1",
+                ],
+                [
+                    f"def gen_{name}():",
+                    f"    yield {literal()}",
+                    "    for d in docs:",
+                    f'        yield f"{words()} {{d}}"',
+                    f"{name} = '\\n'.join(gen_{name}())",
+                ],
+                [f"with kit.Tracer({literal()}) as t:", f"    {name} = t.text + {literal()} + {variable}"],
+                [
+                    "try:",
+                    f"    {name} = {literal()} + str(int(query))",
+                    "except ValueError:",
+                    f"    {name} = {literal()} + query",
+                ],
+                [
+                    f'pairs_{name} = {{d: f"{words()} {{d}}" for d in docs}}',
+                    f"{name} = '; '.join(pairs_{name}.values())",
+                ],
+                [f"{name} = kit.Tone.SHORT.value + {variable} + kit.Tone('long').name"],
+                [f"{name} = kit.flow({literal()}, {variable}, {literal()})"],
+                [f"{name} = kit.flow(*[{literal()}, {variable}])"],
+                [f"{name} = {{'x': {literal()}, 'bob': {literal()}}}.get(user, {literal()})"],
+                [f'{name} = " ".join(d + {literal()} for d in sorted(docs))'],
+                [f'{name} = " ".join([f"{{d}} {words()}" for d in reversed(docs)])'],
+                [f"{name} = {literal()}.title() + {literal()}.replace('alpha', 'omega') + {variable}.lower()"],
+                [f"{name} = {literal()}.split()[0] + {variable}.partition(' ')[2] + {literal()}.removeprefix('beta ')"],
+                [
+                    f"{name} = {literal()}",
+                    f"def add_{name}(x):",
+                    f"    nonlocal {name}",
+                    f"    {name} += x",
+                    f"add_{name}({literal()})",
+                    f"add_{name}({variable})",
+                ],
+                [
+                    f"note_{name} = kit.Note({literal()})",
+                    f'{name} = f"{{note_{name}}} {words()} {{note_{name}.short}}"',
+                ],
+                [f"{name} = kit.Note.of({variable}).short + kit.Note.fixed()"],
+                [f"{name} = kit.partial(kit.joined, {literal()})({variable}, end={literal()})"],
+                [f'{name} = f"{words()} {{3.14159:.2f}} {{{variable}:>12}} {{7:03d}} {words()}"'],
+                [f'{name} = "{words()} {{0}} {{1}} {{0}} {words()}".format({variable}, {literal()})'],
+                [f'{name} = "{words()} %-6s|%d%% {words()}" % ({variable}, 40)'],
+                [
+                    f"{name} = ''",
+                    "for d in docs:",
+                    "    if d == 'one':",
+                    "        continue",
+                    f'    {name} += f"{words()} {{d}}; "',
+                    "else:",
+                    f"    {name} += {literal()}",
+                ],
+                [
+                    f"first_{name}, *rest_{name} = [{literal()}, {variable}, {literal()}]",
+                    f"{name} = first_{name} + ''.join(rest_{name})",
+                ],
+                [f"{name} = ({variable} or {literal()}) + (flag and {literal()} or {literal()})"],
+                [
+                    f"data_{name} = {{'a': {literal()}, **{{'b': {variable}}}}}",
+                    f'{name} = "{words()} {{a}} {{b}}".format(**data_{name})',
+                ],
+                [
+                    f"row_{name} = kit.Row({literal()}, {variable})",
+                    f"{name} = ' / '.join(row_{name}) + row_{name}.lead",
+                ],
+            ]
+        )
+
     def cls(self) -> str:
         name = self.name("Maker")
         return (
             f"class {name}(Base):\n    lead = {self.literal()}\n\n    def __init__(self, given):\n        self.given = given\n        self.tail = {self.literal()}\n\n"
             f"    def head(self):\n        return self.lead + super().head()\n\n"
             f'    def render(self, value):\n        return f"{{self.head()}}{self.words()} {{self.given}} {{value}}" + self.tail\n\n'
+        )
+
+    def others(self) -> str:
+        """What the statements of `shape` use: an enum, a context manager, a class with other kinds of methods, a named tuple."""
+        return (
+            f"class Tone(Enum):\n    SHORT = {self.literal()}\n    LONG = 'long'\n\n\n"
+            "class Tracer:\n    def __init__(self, text):\n        self.text = text\n\n    def __enter__(self):\n        return self\n\n"
+            "    def __exit__(self, *given):\n        return None\n\n\n"
+            "class Note:\n    def __init__(self, text):\n        self.text = text\n\n"
+            f'    def __str__(self):\n        return f"{self.words()} {{self.text}}"\n\n'
+            f"    @property\n    def short(self):\n        return {self.literal()} + self.text\n\n"
+            "    @classmethod\n    def of(cls, text):\n        return cls(text)\n\n"
+            f"    @staticmethod\n    def fixed():\n        return {self.literal()}\n\n\n"
+            "class Row(NamedTuple):\n    lead: str\n    tail: str\n\n\n"
+            "def flow(*given):\n    return ' '.join(given)\n"
         )
 
     def program(self) -> Program:
@@ -287,8 +392,8 @@ class Generator:
             "def joined(lead, tail='', *, end=None):\n    return lead + tail + (end or '')\n\n"
             f"def forward(**given):\n    return joined(end={self.literal()}, **given)\n\n"
         )
-        head = "from dataclasses import dataclass\n\n"
-        parts = "\n\n".join([head, base, *helpers, *constants, *classes, table, card, forward])
+        head = "from dataclasses import dataclass\nfrom enum import Enum\nfrom functools import partial\nfrom typing import NamedTuple\n\n"
+        parts = "\n\n".join([head, base, *helpers, *constants, *classes, table, card, forward, self.others()])
         scope = ["query", "user"]
         body = self.statements(scope, "    ")
         style = self.random.randrange(4)

@@ -181,7 +181,7 @@ class Builtins(Calls):
         )
         if isinstance(first, Alt) and self.arms_known(first):
             arms = [
-                self._call_enumerate(path, replace(arguments, positional=[arm, *arguments.positional[1:]]), node, frame)
+                self._call_enumerate(path, Arguments([arm, *arguments.positional[1:]], arguments.keywords), node, frame)
                 for arm in first.arms
             ]
             return self.join(first.guard, [arm for arm in arms if arm is not None], span)

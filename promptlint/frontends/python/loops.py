@@ -109,7 +109,8 @@ class Loops(Statements):
             over = self.unknown(expression, over.span, frame, name=over.name)
         over = replace(over, origins=contained(over.origins))
         self._loop(lambda sends: self._turns(node.test, "history", frame) if sends else over, node.body, frame)
-        if isinstance(test, Const) and test.value and not any(isinstance(child, ast.Break) for child in walk(node)):
+        endless = isinstance(node.test, ast.Constant) and node.test.value  # a test that holds at first may fail later
+        if endless and not any(isinstance(child, ast.Break) for child in walk(node)):
             if frame.returns:
                 frame.returns[-1] = (None, frame.returns[-1][1])
             return True
@@ -135,6 +136,16 @@ class Loops(Statements):
                 over = bind(sends)
                 self.journal.undo(mark)
         widened: list[tuple[Any, str, Any, Any]] = []
+        counted = {place: change for place, change in first.items() if _is_counted(change[2], change[3])}
+        if counted:
+            # What a turn counts is not what it was in the first turn: the texts of any turn are made of any number.
+            for target, key, before, now in counted.values():
+                head = self._widen(over, key, before, now, frame, sends)
+                if head is not None:
+                    widened.append((target, key, before, head))
+                    self.journal.set(target, key, head)
+            _, again, _ = self._first_turn(bind, sends, body, frame)
+            first = {place: change for place, change in again.items() if place not in counted}
         for target, key, before, now in first.values():
             if Journal.missing(before) or Journal.missing(now) or before is now:
                 continue
@@ -294,6 +305,12 @@ class Loops(Statements):
         made = (contained(origins_of(item.value)) for item in now if isinstance(item, Elem))
         origins = merge_origins(over.origins, *made)
         return (Rest(Opaque(over.expression, over.span, origins, over.name, growth=Growth.REWRITE), over.span),)
+
+
+def _is_counted(before: Any, now: Any) -> bool:
+    """Whether a turn makes another number of a number."""
+    number = isinstance(before, Const) and isinstance(before.value, int | float) and not isinstance(before.value, bool)
+    return number and isinstance(now, Const | Opaque) and before != now
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
