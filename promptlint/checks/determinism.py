@@ -36,13 +36,15 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     for site in context.sites:
         for item in site.rendered.items:
             hole = item.node
-            if not isinstance(hole, Hole) or item.over is not None:
+            if not isinstance(hole, Hole):
                 continue
             if not any(origin.kind in params.sources for origin in hole.origins):
                 continue
             for origin in origins_of(hole):
                 in_template = not origin.span.path.endswith((".py", ".pyi"))
                 if origin.kind not in params.sources or (params.in_template == "only") != in_template:
+                    continue
+                if item.over is not None and (not item.over.origins or _is_of(origin, item.over)):
                     continue
                 found = _raise(context, rule, params, site=site, item=item, hole=hole, origin=origin)
                 if found is not None:
@@ -55,6 +57,9 @@ def _raise(
     # An order that differs between processes also loses the session's history whenever another process answers the next turn.
     behind = tokens_behind(site.rendered, item, max(origin.volatility, Volatility.TURN))
     itself = _own_tokens(site, item) if params.counts_itself else 0
+    if item.over is not None:
+        # Within the turns of a conversation the later turns follow.
+        behind += sum(other.tokens for other in site.rendered.items if other.append and other.node == item.over)
     behind += itself
     if behind < params.min_tokens_behind:
         return None
@@ -78,6 +83,11 @@ def _raise(
         ),
         subject=(site.id, item.index, origin.kind),
     )
+
+
+def _is_of(origin: Origin, over: Hole) -> bool:
+    """Whether the order is that of the loop's own list, which is told of there."""
+    return any(origin.kind == other.kind for other in over.origins)
 
 
 def _own_tokens(site: CallSite, item: Item) -> int:
