@@ -522,7 +522,8 @@ class Core:
         for name in ("__str__", "__repr__"):
             method = self.find_method(value, name)
             if method is not None and self.stack:
-                result = self.call_function(method, value, Arguments(), method.node, self.stack[-1])
+                # The call stands nowhere in the source: it is placed at the method, in the method's own file.
+                result = self.call_function(method, value, Arguments(), method.node, Frame(method.module))
                 if not isinstance(result, Object):
                     return self.to_segments(result, expression, span, *names)
         return (self.hole(self.by_name(expression, span, None, *names, value.info.name), expression, span, *names),)

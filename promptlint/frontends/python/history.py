@@ -33,12 +33,12 @@ _Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Cl
 # Only to decide that a file is not worth a walk; nothing is concluded from it. Plain finds come first: they cost a twentieth of the pattern.
 _ROLES = ('"role"', "'role'", ".role", "Message", "llm", "LLM", "openai", "anthropic", "langchain")
 _LISTS_OF_OLD = ("messages", "history", "msg", "conversation", "turns", "dialog", "transcript", "buffer", "memory")
-_MARKS = (".pop(", ".insert(", ".remove(", ".popleft(", "reversed(", "::-1]", "deque(", "del ", "[0]", "[-", ":]", 'content"] =', "content'] =", ".content =", '"system"', "'system'", "summar", "condens", "compact")  # fmt: skip
+_MARKS = (".limit(", "LIMIT ", "limit ", ".pop(", ".insert(", ".remove(", ".popleft(", "reversed(", "::-1]", "deque(", "del ", "[0]", "[-", ":]", 'content"] =', "content'] =", ".content =", '"system"', "'system'", "summar", "condens", "compact")  # fmt: skip
 _OPERATION = re.compile(
     r"(?:message|msg|histor|conversation|turn|buffer|memor|context|trajector|transcript|dialog|chat|step|item|content|input)[^=]*?"
     r"(?:\.(?:pop\([^)\-\"']|insert\([01],|remove\(|popleft\()|\[0\].* \+?= |\[[^\]:]*:[^\]]*\])"
     r"|(?:content|output)[\"']?\]? = "
-    r"|^\s*del [^=]*\[|reversed\(|::-1\]|deque\(|for .* if .*[\"']system[\"']"
+    r"|\.limit\(|\blimit\b [?%:${\d]|^\s*del [^=]*\[|reversed\(|::-1\]|deque\(|for .* if .*[\"']system[\"']"
     r"|(?:messages|history|conversation|memory|buffer)(?:\[:\])? = .*(?:summar|condens|compact)|\[.*(?:summar|condens|compact)",
     re.IGNORECASE,
 )
@@ -337,6 +337,8 @@ class _Reader:
                 self._candidates.append(node)
             elif name in {"append", "extend"} and node.args:
                 self._assigned(node.func.value, node.args[0], scope)
+        if name in _QUERIES and node.args:
+            self._candidates.append(node)
         if name == "deque" and (any(keyword.arg == "maxlen" for keyword in node.keywords) or len(node.args) > 1):
             self._candidates.append(node)
         if (
@@ -615,6 +617,8 @@ class _Reader:
                 yield from self._slice(node)
             case ast.Call() if _last(node.func) == "deque":
                 yield from self._deque(node)
+            case ast.Call() if _last(node.func) in _QUERIES:
+                yield from self._newest_rows(node)
             case ast.Call():
                 yield from self._method(node)
             case ast.Delete():
@@ -1135,6 +1139,27 @@ class _Reader:
                 made = self._edit("window", node, target, min(confidence, Confidence.MEDIUM))
                 yield replace(made, per_call=True)
 
+    # queries
+
+    def _newest_rows(self, node: ast.Call) -> Iterator[HistoryEdit]:
+        """`SELECT … FROM messages … ORDER BY created DESC LIMIT 20`, `.order_by(created.desc()).limit(20)`: the newest rows of a conversation.
+
+        It counts where the same function makes messages with roles of the rows.
+        """
+        if self._quiet_place(node) or self._route(node) or not self._facts[self._scope(node)].evidence:
+            return
+        if _last(node.func) == "limit":
+            assert isinstance(node.func, ast.Attribute)
+            table = _newest_first(node.func.value)
+            count: ast.expr | None = node.args[0]
+        else:
+            written = _fixed_text(node.args[0])
+            found = _NEWEST_ROWS.search(written)
+            table, count = (found["table"] if found else ""), None
+        if not table or _constant(count) == 1 or _name_strength(table) == 0:
+            return
+        yield replace(self._edit("window", node, node.func, Confidence.MEDIUM), per_call=True)
+
     # loops
 
     def _reversed_loop(self, node: ast.For | ast.AsyncFor) -> Iterator[HistoryEdit]:
@@ -1342,6 +1367,63 @@ class _Reader:
 
 
 # ---- shapes
+
+
+_QUERIES = frozenset({"limit", "execute", "fetch", "fetchall", "fetch_all", "query", "text"})
+_NEWEST_ROWS = re.compile(
+    r"\bfrom\s+[\"'`\[]?(?P<table>\w+).*?\border\s+by\b.*?\bdesc\b\s+limit\s+(?!1\b)", re.IGNORECASE | re.DOTALL
+)
+
+
+def _fixed_text(node: ast.expr) -> str:
+    """The fixed characters of a literal, with a question mark for each slot; a call of `text("…")` counts as its text."""
+    if isinstance(node, ast.Call) and node.args:
+        return _fixed_text(node.args[0])
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "?" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _newest_first(chain: ast.expr) -> str:
+    """The table or model of a query that is ordered by something descending; "" where the chain says no such thing."""
+    descending = False
+    current: ast.expr = chain
+    while isinstance(current, ast.Call | ast.Attribute):
+        if isinstance(current, ast.Call):
+            name = _last(current.func)
+            if name in {"order_by", "sort", "order"}:
+                descending = descending or _descends(current)
+            if name in {"query", "select", "select_from", "table", "collection"} and current.args:
+                return _model_name(current.args[0]) if descending else ""
+            if name == "find" and isinstance(current.func, ast.Attribute):
+                return _last(current.func.value) if descending else ""
+            current = current.func
+        else:
+            current = current.value
+    return _last(current) if descending else ""
+
+
+def _descends(call: ast.Call) -> bool:
+    """Whether an ordering goes from the newest to the oldest: `.desc()`, `desc(x)`, `"-created"`, `-1`, `DESCENDING`, `desc=True`."""
+    for inner in ast.walk(call):
+        if isinstance(inner, ast.Call | ast.Attribute | ast.Name) and _last(inner).lower() in {"desc", "descending"}:
+            return True
+        text = inner.value if isinstance(inner, ast.Constant) and isinstance(inner.value, str) else ""
+        if text.startswith("-") or text.lower().endswith("desc"):
+            return True
+        if isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.USub):
+            return True
+        if isinstance(inner, ast.keyword) and inner.arg in {"desc", "descending"}:
+            return True
+    return False
+
+
+def _model_name(node: ast.expr) -> str:
+    """`ChatMessage` as the list that its rows are: `chat_messages`."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    name = _last(node.value) if isinstance(node, ast.Attribute) and node.attr.islower() else _last(node)
+    return name if name.endswith("s") or "istory" in name else f"{name}s"
 
 
 def _breaks(node: ast.If) -> bool:

@@ -530,6 +530,14 @@ def test_blanks_at_the_end_of_loops_and_choices(sink: Sink, text: str, expected:
     assert matched(sink(chat(text, "", "client, docs"))) == expected
 
 
+def test_texts_of_a_counted_loop_hold_any_number(sink: Sink) -> None:
+    prompt = sink(
+        "def ask(client, question):\n    text, n = 'Rules. ', 0\n    while n < 2:\n        text += f'{n} more '\n        n += 1\n"
+        "    return client.chat.completions.create(messages=[{'role': 'system', 'content': text}])\n"
+    )
+    assert matched(prompt) == "Rules. <_ more |>"
+
+
 def test_a_class_in_a_function_sees_the_names_around_it(sink: Sink) -> None:
     prompt = sink(
         "def ask(client, question):\n    rules = 'Answer briefly. '\n\n    class Writer:\n        def __init__(self, tone):\n            self.lead = rules + tone\n\n"
