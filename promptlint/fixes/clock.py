@@ -11,7 +11,7 @@ from promptlint.fixes.code import Code, Desk
 from promptlint.fixes.known import bindings
 from promptlint.frontends.python.literals import Literal, Slot, scan
 
-__all__ = ["coarsened"]
+__all__ = ["coarsened", "time_of_day"]
 
 _TITLE = "print no more than the date"
 _TIME = "HIMSfpXZzTRrsckl"
@@ -104,7 +104,7 @@ def _printed(code: Code, node: ast.expr) -> tuple[Edit, ...]:
                 return (code.edit(end, end, ".date()"),)
             if len(part.spec) == 1 and isinstance(part.spec[0], Literal) and part.spec[0].value:
                 text = part.spec[0]
-                cut = _time_of_day(text.value)
+                cut = time_of_day(text.value)
                 if cut is not None and len(text.map.runs) == 1:
                     base = text.map.runs[0][1]
                     return (code.edit(base + cut[0], base + cut[1], ""),)
@@ -116,12 +116,12 @@ def _shorter_format(code: Code, literal: ast.expr) -> tuple[Edit, ...]:
     parts = scan(code.source, start, end)
     if not parts or len(parts) != 1 or not isinstance(parts[0], Literal) or len(parts[0].map.runs) != 1:
         return ()
-    cut = _time_of_day(parts[0].value)
+    cut = time_of_day(parts[0].value)
     base = parts[0].map.runs[0][1]
     return (code.edit(base + cut[0], base + cut[1], ""),) if cut is not None else ()
 
 
-def _time_of_day(pattern: str) -> tuple[int, int] | None:
+def time_of_day(pattern: str) -> tuple[int, int] | None:
     """The stretch of a strftime format that prints the time of day with what joins it to the date; None where no date is left or none goes."""
     directives = [(match.start(), match.end(), match[1]) for match in _DIRECTIVE.finditer(pattern)]
     times = [each for each in directives if each[2] in _TIME]
@@ -152,7 +152,7 @@ def _in_template(desk: Desk, finding: Finding) -> tuple[Edit, ...]:
         return ()
     quoted = re.search(r"\(\s*(['\"])((?:(?!\1)[^\\])*%(?:(?!\1)[^\\])*)\1\s*\)", text)
     if quoted is not None:
-        cut = _time_of_day(quoted[2])
+        cut = time_of_day(quoted[2])
         base = start + quoted.start(2)
         return (Edit(source.span(base + cut[0], base + cut[1]), ""),) if cut is not None else ()
     plain = re.match(r"\{\{-?\s*(?:now|utcnow)\s*\(\s*\)(?=\s*-?\}\})", text)

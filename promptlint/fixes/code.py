@@ -111,6 +111,15 @@ class Code:
                 best, size = node, last - first
         return best
 
+    def statement(self, start: int, end: int) -> ast.stmt | None:
+        """The smallest statement whose place holds the offsets."""
+        holding = [
+            node
+            for node in self.nodes()
+            if isinstance(node, ast.stmt) and self.range(node)[0] <= start and end <= self.range(node)[1]
+        ]
+        return min(holding, key=lambda node: self.range(node)[1] - self.range(node)[0]) if holding else None
+
 
 def parsed(source: SourceFile) -> Code | None:
     """The file as a tree, or None when this Python cannot read it, or when its lines are counted in another way than ours."""

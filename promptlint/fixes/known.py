@@ -189,7 +189,7 @@ def is_string(code: Code, node: ast.expr, depth: int = 0) -> bool:
 
 def keys_are_strings(code: Code, node: ast.expr, depth: int = 0) -> bool:
     """Whether all keys in a JSON value are known to be strings. Keys of two types cannot be sorted."""
-    if isinstance(node, ast.Constant | ast.JoinedStr):
+    if isinstance(node, ast.Constant | ast.JoinedStr | ast.UnaryOp | ast.Compare):
         return True
     if isinstance(node, ast.Dict):
         return all(key is not None and is_string(code, key) for key in node.keys) and all(

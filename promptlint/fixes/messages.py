@@ -19,14 +19,14 @@ _MARK = '"cache_control": {"type": "ephemeral"}'
 
 def appended(finding: Finding, desk: Desk) -> Iterator[Fix]:
     """`messages.insert(0, m)` as `messages.append(m)`, `[m, *messages]` as `[*messages, m]`, `[m] + messages` as `messages + [m]`."""
-    found = desk.at(finding.span)
-    if found is None:
+    code = desk.code(finding.span.path)
+    if code is None:
         return
-    code, node = found
-    for each in (node, *code.above(node)):
-        if isinstance(each, ast.stmt) and not isinstance(each, ast.Expr | ast.Assign | ast.Return):
-            return
-        edits = _appended(code, each)
+    span = finding.span
+    start = code.source.offset(span.line, span.column)
+    end = code.source.offset(span.end_line, span.end_column)
+    for node in (code.smallest(start, end), code.statement(start, end)):
+        edits = _appended(code, node) if node is not None else ()
         if edits:
             yield Fix("append the message", "display-only", edits)
             return

@@ -40,7 +40,7 @@ def fixed_order(finding: Finding, desk: Desk) -> Iterator[Fix]:
         code, node = found
         for iterated, joined in _iterated(code, node):
             if is_set(code, iterated) and (joined or strings_in(code, iterated)):
-                start, end = code.range(iterated)
+                start, end = _inside_call(code, iterated)
                 if isinstance(code.parents.get(iterated), ast.Call) and is_call(
                     code.parents[iterated], {"list", "tuple"}
                 ):
@@ -54,6 +54,15 @@ def fixed_order(finding: Finding, desk: Desk) -> Iterator[Fix]:
         found = desk.at(span) if span.path.endswith(".py") else None
         if found is not None:
             yield from _as_list(*found)
+
+
+def _inside_call(code: Code, node: ast.expr) -> tuple[int, int]:
+    """The place of an argument. That of a generator which is the only one has the call's own brackets."""
+    start, end = code.range(node)
+    parent = code.parents.get(node)
+    if isinstance(node, ast.GeneratorExp) and isinstance(parent, ast.Call) and code.range(parent)[1] == end:
+        return start + 1, end - 1
+    return start, end
 
 
 def _iterated(code: Code, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
