@@ -117,8 +117,13 @@ def find(settings: Settings, request: Request) -> Discovery:
     return discovery
 
 
-def analyse(settings: Settings, request: Request, discovery: Discovery | None = None) -> Analysis:
-    """Read the project and run every rule."""
+def analyse(
+    settings: Settings,
+    request: Request,
+    discovery: Discovery | None = None,
+    read: Callable[[Project, Discovery, tuple[Path, ...]], Reading] | None = None,
+) -> Analysis:
+    """Read the project, with `read` where it is given, and run every rule."""
     discovery = discovery or find(settings, request)
     project = Project(
         discovery.root,
@@ -128,7 +133,7 @@ def analyse(settings: Settings, request: Request, discovery: Discovery | None = 
         overlay=dict(request.overlay or {}),
     )
     with paused_collector():
-        reading = read_project(project, discovery, settings.extra_rules)
+        reading = (read or read_project)(project, discovery, settings.extra_rules)
         if request.traffic:
             from promptlint.app.traffic import measured_reading
 
@@ -150,12 +155,23 @@ def assumptions_of(settings: Settings) -> Assumptions:
     return replace(Assumptions.default(settings.profile, settings.tokenizer), extra_rules=settings.extra_rules)
 
 
-def read_project(project: Project, discovery: Discovery, extra_rules: tuple[Path, ...] = ()) -> Reading:
-    """All front ends over one project. A template that Python fills is read there, with its values; the others are read on their own."""
+def read_project(
+    project: Project,
+    discovery: Discovery,
+    extra_rules: tuple[Path, ...] = (),
+    roots: frozenset[Path] | None = None,
+) -> Reading:
+    """All front ends over one project. A template that Python fills is read there, with its values; the others are read on their own.
+
+    `roots`: only the prompts that begin in these files, where they are given.
+    """
     from promptlint.frontends import chat_template, jinja, python
 
+    if roots is not None:
+        jinjas = [path for path in discovery.jinja if path in roots]
+        discovery = replace(discovery, jinja=jinjas, prompts=[path for path in discovery.prompts if path in roots])
     with _reading_alone(project, discovery) as finish:
-        reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules)
+        reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules, roots=roots)
         alone = finish() + chat_template.read_inline(reading.prompts)
     filled = {
         (text.span.path, text.span.line)

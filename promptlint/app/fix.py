@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from promptlint.app import check as checking
 from promptlint.app.check import Analysis, Request
 from promptlint.app.discovery import absolute
+from promptlint.app.reread import Rereading
 from promptlint.config import Settings
 from promptlint.errors import UserError
 from promptlint.finding import Edit, Finding, Fix
@@ -85,9 +86,12 @@ class Fixed:
 def fix(settings: Settings, request: Request, allowed: Collection[str]) -> Fixed:
     """Try the edits of the allowed applicabilities. Nothing is written. Raises UserError as `check` does."""
     report, analysis = checking.check_with_analysis(settings, request)
-    work = _Work(settings, request, frozenset(allowed), analysis, report)
-    for _ in range(MAX_ROUNDS):
-        if not work.round():
+    for partly in (True, False):
+        work = _Work(settings, request, frozenset(allowed), analysis, report, partly=partly)
+        for _ in range(MAX_ROUNDS):
+            if not work.round():
+                break
+        if not partly or work.holds():
             break
     return work.result()
 
@@ -119,6 +123,7 @@ class _Work:
     before: dict[Path, SourceFile] = field(default_factory=dict)
     applied: list[Applied] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    partly: bool = False  # read only again what an edit has to do with
     hopeless: dict[tuple[Edit, ...], tuple[str, ...]] = field(
         default_factory=dict
     )  # with the texts that they were tried on
@@ -142,8 +147,7 @@ class _Work:
                 tries.append(_Try(finding, left))
         tries.sort(key=lambda each: each.finding.span)
         for _ in range(MAX_TRIES):
-            patch = _chosen(tries, sources)
-            chosen = [each for each in tries if each.chosen is not None]
+            patch, chosen = _chosen(tries, sources)
             if not chosen:
                 return False
             wrong = self._attempt(patch, sources, chosen)
@@ -200,9 +204,10 @@ class _Work:
         changed = {absolute(self.analysis.project.working_directory / path): text for path, text in texts.items()}
         overlay = {**(self.request.overlay or {}), **self.texts, **changed}
         request = replace(self.request, overlay=overlay)
-        analysis = checking.analyse(self.settings, request, self.analysis.discovery)
+        read = Rereading(self.analysis).reader(changed) if self.partly else None
+        analysis = checking.analyse(self.settings, request, self.analysis.discovery, read)
         report = checking.report_of(self.settings, request, analysis)
-        wrong = _blame(self.analysis, analysis, self.report, report, chosen)
+        wrong = _blame(self.analysis, analysis, (self.report, report), patch, chosen)
         if wrong:
             return wrong
         for path in changed:
@@ -212,6 +217,18 @@ class _Work:
         self.texts.update(changed)
         self.report, self.analysis = report, analysis
         return None
+
+    def holds(self) -> bool:
+        """Whether the whole project, read with all edits, has the findings that reading a part of it said. Its report takes the place of that one."""
+        if not self.texts:
+            return True
+        request = replace(self.request, overlay={**(self.request.overlay or {}), **self.texts})
+        analysis = checking.analyse(self.settings, request, self.analysis.discovery)
+        report = checking.report_of(self.settings, request, analysis)
+        same = Counter(map(_key, _shown(analysis, report))) == Counter(map(_key, _shown(self.analysis, self.report)))
+        if same:
+            self.analysis, self.report = analysis, report
+        return same
 
     def result(self) -> Fixed:
         """What came out, in the end."""
@@ -270,17 +287,19 @@ def _key_of_place(finding: Finding) -> tuple[str, str, int, int, int, int]:
     return finding.rule, span.path, span.line, span.column, span.end_line, span.end_column
 
 
-def _chosen(tries: Iterable[_Try], sources: Mapping[str, SourceFile]) -> Patch:
-    """The first proposal of each finding that overlaps no earlier one. Findings with the very same edits share them."""
+def _chosen(tries: list[_Try], sources: Mapping[str, SourceFile]) -> tuple[Patch, list[_Try]]:
+    """The first proposal of each finding that overlaps no earlier one, and who chose. Findings with the very same edits share them."""
     patch = Patch()
-    taken: set[tuple[object, ...]] = set()
+    taken: set[tuple[Edit, ...]] = set()
+    chosen: list[_Try] = []
     for each in tries:
         each.chosen = None
         for fix in each.left[:1]:
-            if fix.edits in taken or patch.add(fix.edits, sources):
+            if fix.edits in taken or patch.add(fix.edits, sources, len(chosen)):
                 taken.add(fix.edits)
                 each.chosen = fix
-    return patch
+                chosen.append(each)
+    return patch, chosen
 
 
 def _texts_of(fix: Fix, sources: Mapping[str, SourceFile]) -> tuple[str, ...]:
@@ -333,59 +352,87 @@ def _key(finding: Finding) -> _Key:
 
 
 def _blame(
-    old: Analysis, new: Analysis, old_report: model.CheckReport, new_report: model.CheckReport, chosen: list[_Try]
+    old: Analysis, new: Analysis, reports: tuple[model.CheckReport, model.CheckReport], patch: Patch, chosen: list[_Try]
 ) -> list[tuple[_Try, str]]:
-    """The edits whose findings are still there, and those that brought a new one."""
-    before = Counter(_key(finding) for finding in _shown(old, old_report))
-    after = Counter(_key(finding) for finding in _shown(new, new_report))
-    wrong: dict[int, tuple[_Try, str]] = {}
-    for key, tries in _by_key(chosen).items():
-        gone = before[key] - after[key]
-        if gone >= len(tries):
+    """The edits whose findings are still there, and those that brought a new one.
+
+    A finding is known again by its rule and its place, followed back through the edits; one in text that an edit wrote is that edit's. Where a place is told
+    in another way than before, rule and expression must not be more than they were.
+    """
+    before, after = _shown(old, reports[0]), _shown(new, reports[1])
+    own = {(each.finding.rule, *_where(old, each.finding)): number for number, each in enumerate(chosen)}
+    places = {(finding.rule, *_where(old, finding)) for finding in (*old.result.findings, *old.result.raised)}
+    spelled = Counter(_spelled(finding) for finding in before)
+    wrong: dict[int, str] = {}
+    unknown = []
+    for finding in after:
+        path, offset = _where(new, finding)
+        owner, place = patch.origin(path, offset)
+        if owner is None:
+            owner = own.get((finding.rule, path, place))
+        if owner is not None:
+            each = chosen[owner]
+            if not _weaker(finding, each.finding):
+                same = finding.rule == each.finding.rule
+                wrong.setdefault(owner, STILL if same else f"{finding.rule} would be reported in its place")
+        elif (finding.rule, path, place) not in places:
+            source = old.project.source(absolute(old.project.working_directory / path))
+            unknown.append((finding, source.place(place)[0] if source is not None else 0))
+    for finding, line in unknown:
+        spelling = _spelled(finding)
+        mine = [number for number, each in enumerate(chosen) if _spelled(each.finding) == spelling]
+        left = sum(_spelled(each) == spelling for each in after)
+        if left <= spelled[spelling] - len(mine):
             continue
-        still = Counter(_spelled(finding) for finding in new.result.findings if _key(finding) == key)
-        for each in tries:
-            if still[_spelled(each.finding)] or gone <= 0:
-                wrong[id(each)] = (each, STILL)
-        if not any(id(each) in wrong for each in tries):
-            for each in tries:
-                wrong[id(each)] = (each, STILL)
-    known = Counter(_key(finding) for finding in old.result.findings)
-    for finding in _shown(new, new_report):
-        key = _key(finding)
-        if after[key] <= before[key] or after[key] <= known[key] or _weaker(finding, chosen):
-            continue
-        for each in _suspects(finding, [each for each in chosen if id(each) not in wrong]) or (
-            [] if wrong else list(chosen)
-        ):
-            wrong[id(each)] = (each, f"{finding.rule} would be reported in its place")
-    return list(wrong.values())
+        if mine:
+            for number in mine:
+                wrong.setdefault(number, STILL)
+        elif left > spelled[spelling]:
+            for number in _suspects(finding, line, chosen):
+                wrong.setdefault(number, f"{finding.rule} would be reported in its place")
+    return [(chosen[number], why) for number, why in wrong.items()]
 
 
-def _by_key(chosen: Iterable[_Try]) -> dict[_Key, list[_Try]]:
-    groups: dict[_Key, list[_Try]] = {}
-    for each in chosen:
-        groups.setdefault(_key(each.finding), []).append(each)
-    return groups
+def _where(analysis: Analysis, finding: Finding) -> tuple[str, int]:
+    source = analysis.project.source(absolute(analysis.project.working_directory / finding.span.path))
+    return finding.span.path, source.offset(finding.span.line, finding.span.column) if source is not None else 0
 
 
-def _spelled(finding: Finding) -> str:
-    return "".join(finding.expression.split())
+def _spelled(finding: Finding) -> tuple[str, str, str]:
+    return finding.rule, finding.span.path, "".join(finding.expression.split())
 
 
-def _weaker(finding: Finding, chosen: Iterable[_Try]) -> bool:
-    """Whether a finding is what is left of a repaired one: the same rule and function, and a value that now changes less often."""
-    return any(
-        each.finding.rule == finding.rule
-        and each.finding.span.path == finding.span.path
-        and each.finding.function == finding.function
-        and (finding.volatility or 0) < (each.finding.volatility or 0)
-        for each in chosen
+def _weaker(finding: Finding, repaired: Finding) -> bool:
+    """Whether a finding is what is left of a repaired one: the same rule, and a value that now changes less often."""
+    return finding.rule == repaired.rule and (finding.volatility or 0) < (repaired.volatility or 0)
+
+
+def _suspects(finding: Finding, line: int, chosen: list[_Try]) -> list[int]:
+    """The edits that may have brought a finding, from the nearest on: around its line (as it was), sent by its calls, of its file, of files on its way.
+
+    None where nothing leads to it: then reading a part of the project found what reading all of it does not, which the last reading settles.
+    """
+    path = finding.span.path
+    sites = _sites(finding)
+    groups: tuple[Callable[[_Try], bool], ...] = (
+        lambda each: _covers(each, path, line),
+        lambda each: bool(_sites(each.finding) & sites),
+        lambda each: path in _paths(each),
+        lambda each: bool({note.span.path for note in (*finding.trace, *finding.related)} & _paths(each)),
+        lambda each: bool({note.span.path for note in (*each.finding.trace, *each.finding.related)} & {path}),
     )
+    for belongs in groups:
+        found = [number for number, each in enumerate(chosen) if belongs(each)]
+        if found:
+            return found
+    return []
 
 
-def _suspects(finding: Finding, chosen: Iterable[_Try]) -> list[_Try]:
-    """The edits that may have brought a finding: of its function, else of its file, else of its call site."""
-    near = [each for each in chosen if finding.span.path in _paths(each)]
-    inside = [each for each in near if each.finding.function == finding.function]
-    return inside or near or [each for each in chosen if each.finding.call_site == finding.call_site]
+def _covers(each: _Try, path: str, line: int) -> bool:
+    """Whether a line lies between the first and the last edit of a file."""
+    spans = [edit.span for edit in each.chosen.edits if edit.span.path == path] if each.chosen else []
+    return bool(spans) and min(span.line for span in spans) <= line <= max(span.end_line for span in spans)
+
+
+def _sites(finding: Finding) -> set[str]:
+    return {finding.call_site, *(note.call_site for note in finding.related)} - {""}

@@ -32,6 +32,7 @@ class CheckResult:
     findings: tuple[Finding, ...]
     call_sites: tuple[CallSite, ...]
     assumptions: Mapping[str, object] = field(default_factory=dict)
+    raised: tuple[Finding, ...] = ()  # all that a check said, also of values for which another rule speaks
 
 
 def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -> CheckResult:
@@ -50,7 +51,8 @@ def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -
     prompts = {site.id: site.prompt for site in sites}
     settled = _merged(_settled(raised), frozenset(rule.name for rule in rules.values() if rule.check in MERGED))
     findings = tuple(dearest_first(_folded(settled, prompts)))
-    return CheckResult(findings, sites, {"provider_terms": terms_used(sites)})
+    said = tuple(each.finding for _, each in raised)
+    return CheckResult(findings, sites, {"provider_terms": terms_used(sites)}, said)
 
 
 def parameters(rule: Rule) -> Any:

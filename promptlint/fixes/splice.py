@@ -15,7 +15,7 @@ from promptlint.source import SourceFile
 
 __all__ = ["Patch", "apply"]
 
-_Cut = tuple[int, int, str]  # source offsets and the text that takes their place
+_Cut = tuple[int, int, str, int]  # source offsets, the text that takes their place, and whose edit it is
 
 
 def apply(source: SourceFile, edits: Iterable[Edit]) -> str:
@@ -32,8 +32,8 @@ class Patch:
 
     cuts: dict[str, list[_Cut]] = field(default_factory=dict)
 
-    def add(self, edits: tuple[Edit, ...], sources: Mapping[str, SourceFile]) -> bool:
-        """Take all edits, or none of them when one overlaps what was taken before or another of them."""
+    def add(self, edits: tuple[Edit, ...], sources: Mapping[str, SourceFile], owner: int = 0) -> bool:
+        """Take all edits, or none of them when one overlaps what was taken before or another of them. `owner` is a number to know them by."""
         tried = {path: list(cuts) for path, cuts in self.cuts.items() if path in {edit.span.path for edit in edits}}
         for edit in edits:
             source = sources[edit.span.path]
@@ -42,13 +42,27 @@ class Patch:
             cuts = tried.setdefault(edit.span.path, [])
             if any(_overlap((start, end), cut[:2]) for cut in cuts):
                 return False
-            cuts.insert(bisect.bisect_right(cuts, (start, end), key=lambda cut: cut[:2]), (start, end, edit.text))
+            cuts.insert(
+                bisect.bisect_right(cuts, (start, end), key=lambda cut: cut[:2]), (start, end, edit.text, owner)
+            )
         self.cuts.update(tried)
         return True
 
     def texts(self, sources: Mapping[str, SourceFile]) -> dict[str, str]:
         """The new text of every file that is touched, by path."""
         return {path: _joined(sources[path].text, cuts) for path, cuts in self.cuts.items()}
+
+    def origin(self, path: str, offset: int) -> tuple[int | None, int]:
+        """Where a character of the new text comes from: (owner of the edit that wrote it, or None, offset in the old text)."""
+        shift = 0
+        for start, end, new, owner in self.cuts.get(path, ()):
+            begin = start + shift
+            if offset < begin:
+                break
+            if offset < begin + len(new):
+                return owner, start
+            shift += len(new) - (end - start)
+        return None, offset - shift
 
 
 def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -59,7 +73,7 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 def _joined(text: str, cuts: list[_Cut]) -> str:
     parts = []
     at = 0
-    for start, end, new in cuts:
+    for start, end, new, _ in cuts:
         parts += [text[at:start], new]
         at = end
     parts.append(text[at:])

@@ -25,21 +25,33 @@ _WORDS = (b"prompt", b"template", b"messages", b"Prompt", b'"role"', b"'role'", 
 _CALLS = re.compile(rb"\.generate\w*\(|\.complete\w*\(|llm\w*\.\w+\(|system_\w+=")
 
 
-def read(project: Project, *, templates: TemplateReader, extra_rules: tuple[Path, ...] = ()) -> Reading:
-    """Read every prompt that the project's Python files build. Never raises for what a file holds."""
+def read(
+    project: Project,
+    *,
+    templates: TemplateReader,
+    extra_rules: tuple[Path, ...] = (),
+    roots: frozenset[Path] | None = None,
+) -> Reading:
+    """Read every prompt that the project's Python files build; of `roots`, where they are given, only those that begin there.
+
+    Never raises for what a file holds.
+    """
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 6_000))
     try:
         with paused_collector():
-            return _read(project, templates, extra_rules)
+            return _read(project, templates, extra_rules, roots)
     finally:
         sys.setrecursionlimit(limit)
 
 
-def _read(project: Project, templates: TemplateReader, extra_rules: tuple[Path, ...]) -> Reading:
+def _read(
+    project: Project, templates: TemplateReader, extra_rules: tuple[Path, ...], roots: frozenset[Path] | None
+) -> Reading:
     sdk, sources, names = load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules)
     index = Index(project)
-    shares = split([(path, _size(project, path)) for path in index.files])
+    files = [path for path in index.files if roots is None or path in roots]
+    shares = split([(path, _size(project, path)) for path in files])
     mark = frameworks.worth_parsing(sdk)
 
     def make(share: Sequence[Path]) -> Part:
