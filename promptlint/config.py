@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 CONFIDENCES = ("low", "medium", "high")
-FORMATS = ("full", "concise", "json", "json-lines", "github", "gitlab", "junit", "sarif", "rdjson", "markdown")
+FORMATS = ("full", "concise", "json", "json-lines", "github", "gitlab", "junit", "sarif", "rdjson", "markdown", "html")
 PROFILES = ("low", "typical", "high")
 FILES = ("promptlint.toml", "pyproject.toml")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
+import sys
 
 from promptlint.caches.fleet import Fleet, router
 from promptlint.caches.paged import PagedCache
 from promptlint.caches.paged_scheduler import PagedScheduler
 from promptlint.caches.radix import RadixCache
 from promptlint.caches.radix_scheduler import RadixScheduler
-from promptlint.caches.request import Request, pack
+from promptlint.caches.request import Request, pack, unpack
 from promptlint.caches.schedule import closed_loop
 from promptlint.caches.workloads import shared_prefixes, tree
 
@@ -52,6 +54,19 @@ def permuted(seed: int = 1) -> list[Request]:
         rng.shuffle(blocks)
         requests.append(Request(index, pack([token for block in blocks for token in block] + run(rng, QUESTION))))
     return requests
+
+
+def write_traffic(path: str) -> None:
+    """The tree of the first experiment as traffic, its branches named, for `promptlint simulate`."""
+    questions = 16
+    requests = tree(SYSTEM + TOOLS, 8, CONTEXT, questions, QUESTION, order="branch")
+    rows = [
+        {"id": f"q{request.id}", "call_site": f"branch {index // questions + 1}", "token_ids": list(unpack(request.prompt))}
+        for index, request in enumerate(requests)
+    ]
+    random.Random(1).shuffle(rows)
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def trees() -> None:
@@ -181,6 +196,9 @@ def same_step() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--traffic"]:
+        write_traffic(sys.argv[2])
+        raise SystemExit
     trees()
     pressure()
     documents()

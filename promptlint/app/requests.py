@@ -98,6 +98,7 @@ class Requests:
 
     Attributes:
         problems: what could not be used, after an iteration: the reader's problems and our own.
+        bare: whether a request came as token ids or block hashes, whose text nobody knows.
         observed: prompt and cached tokens that the log reports, by a request's id, where it reports both; `written` likewise what it
             reports as written into the cache.
     """
@@ -120,6 +121,7 @@ class Requests:
         self._keep = keep  # standard input can be read only once
         self._kept: list[Request | BlockRequest] | None = None
         self.problems: list[Problem] = []
+        self.bare = False
         self.observed: dict[int, tuple[int, int]] = {}
         self.written: dict[int, int] = {}
         self._begin()
@@ -231,6 +233,7 @@ class Requests:
         labels = _labels(record.namespace, record.model, record.call_site)
         name = len(self._lines)
         session = record.session_id or record.namespace or None
+        self.bare = self.bare or record.hash_ids is not None or record.token_ids is not None
         if record.hash_ids is not None:
             size = record.block_size or self.block_size
             length = record.input_length if record.input_length is not None else len(record.hash_ids) * size
@@ -381,6 +384,11 @@ class Renderer:
         self._prepared: dict[
             int, tuple[Record, Any]
         ] = {}  # by the identity of a record, which is kept so that it stays one
+
+    @property
+    def used(self) -> list[str]:
+        """The tokenizers that were used so far."""
+        return [one.tokenizer.name for one in self._tokenizers.values()]
 
     def prepare(self, records: Sequence[Record], /) -> None:
         texts: dict[bool, list[str]] = {}  # by whether they are in disguise, which decides on the tokenizer

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from promptlint.app.prefix_tree import Watched
 from promptlint.app.requests import Renderer, Requests, Source
 from promptlint.app.simulate import ENGINES, Setup, simulate
+from promptlint.caches.shares import Branch
 from promptlint.errors import UserError
 from promptlint.report.simulate import SimulateReport
 from promptlint.traffic.read import Problem, Traffic
@@ -22,10 +24,11 @@ __all__ = ["Found", "explain", "run", "stale", "unused"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A report, and the input that could not be used."""
+    """A report, the input that could not be used, and where it was asked for the radix tree of the prompts."""
 
     report: SimulateReport
     problems: list[Problem]
+    tree: Branch | None = None
 
 
 def explain(given: Mapping[str, Any]) -> str:
@@ -76,19 +79,25 @@ def stale(engine: str, given: Mapping[str, Any], today: dt.date) -> list[str]:
     return [] if page is None else list(report.stale([page], today))
 
 
-def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[int], None] | None) -> Found:
-    """Replay the traffic under the given options. Raises UserError when nothing in it is a request."""
+def run(
+    paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[int], None] | None, *, tree: bool = False
+) -> Found:
+    """Replay the traffic under the given options; with `tree` also collect which prompts share what. Raises UserError when nothing in it is a request."""
     given = {**given, "paths": paths}
     source: Source = _traffic(paths, given)
     if given["engine"] is None:
         source = _Peeked(_traffic(paths, given), once="-" in paths)
         given["engine"] = source.engine
+    if given["curve"] is None:  # a page to look at has one, where there is one
+        given["curve"] = tree and given["engine"] in ENGINES
     setup = _setup(given["engine"], given)
     if given["per_request"] is not None:  # better now than after the run
         _write_requests(given["per_request"], [], [])
-    requests = _requests(source, setup, given)
+    render = Renderer(given["render"], given["tokenizer"], marks=setup.is_provider)
+    requests = _requests(source, setup, given, render)
+    watched = Watched(requests) if tree else None
     try:
-        result = simulate(setup, requests, progress=progress)
+        result = simulate(setup, requests if watched is None else watched, progress=progress)
     except UserError as error:
         problems = requests.all_problems()
         if problems and str(error) == "no request to replay":
@@ -105,7 +114,8 @@ def run(paths: tuple[str, ...], given: Mapping[str, Any], progress: Callable[[in
     if observed is not None and setup.is_provider and len(requests.written) == result.report.requests:
         # Comparable only where every request of the replay reports it.
         observed["written_tokens"] = sum(requests.written.values())
-    return Found(replace(result.report, problems=rows, observed=observed), problems)
+    shares = None if watched is None else watched.tree(result, render, redact=given["redact"])
+    return Found(replace(result.report, problems=rows, observed=observed), problems, shares)
 
 
 def _observed(
@@ -235,12 +245,12 @@ class _Peeked:
         yield from self._rest
 
 
-def _requests(source: Source, setup: Setup, given: Mapping[str, Any]) -> Requests:
+def _requests(source: Source, setup: Setup, given: Mapping[str, Any], render: Renderer) -> Requests:
     return Requests(
         source,
         as_blocks=setup.engine == "block-lru",
         block_size=setup.block_size,
-        render=Renderer(given["render"], given["tokenizer"], marks=setup.is_provider),
+        render=render,
         need_times=setup.pace is not None,
         keep=setup.curve and "-" in given["paths"],
     )

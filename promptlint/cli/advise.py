@@ -84,7 +84,12 @@ from promptlint.cli._common import emit
     metavar="FILE.md",
     help="Write a decision record as well.",
 )
-@click.option("--output-format", type=click.Choice(("text", "json")), default="text", help="text (default) or json.")
+@click.option(
+    "--output-format",
+    type=click.Choice(("text", "json", "html")),
+    default="text",
+    help="text (default), json, or html: one file to look at.",
+)
 @click.option(
     "-o", "--output-file", type=click.Path(path_type=Path), metavar="FILE", help="Write there instead of stdout."
 )
@@ -100,7 +105,12 @@ def command(**given: Any) -> int:
 
     output_format, output, record_file = given.pop("output_format"), given.pop("output_file"), given.pop("record_file")
     advice = run(Asked(**given), progress=lambda text: click.echo(text, err=True))
-    emit(to_json(advice) if output_format == "json" else to_text(advice), output)
+    if output_format == "html":
+        from promptlint.report.html.advise import advise
+
+        emit(advise(advice), output)
+    else:
+        emit(to_json(advice) if output_format == "json" else to_text(advice), output)
     if record_file is not None:
         emit(record(advice, dt.datetime.now(tz=dt.UTC).date().isoformat()), record_file)
     return 0

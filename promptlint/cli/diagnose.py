@@ -11,7 +11,7 @@ import click
 
 from promptlint.cli._common import emit, warn
 
-FORMATS = ("full", "json", "markdown")
+FORMATS = ("full", "json", "markdown", "html")
 
 
 @click.command("diagnose", context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,6 +80,10 @@ def command(
         emit(to_json(found.diagnosis, found.problems, redact=redact, salt=salt), output)
     elif output_format == "markdown":
         emit(shared_page(found.diagnosis, found.problems, salt=salt), output)
+    elif output_format == "html":
+        from promptlint.report.html.diagnose import diagnose
+
+        emit(diagnose(found.diagnosis, found.problems, redact=redact, salt=salt), output)
     else:
         emit(to_text(found.diagnosis, found.problems), output)
     return 0

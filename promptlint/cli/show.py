@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any
 
 import click
 
 from promptlint.cli._common import emit, settings_of, settings_options, use_color, warn_unsupported
 from promptlint.errors import UserError
+
+_WIDEST = 120  # columns of a bar
 
 
 @click.command("show")
@@ -42,7 +45,7 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     text = (
         render(report, "json")
         if given["output_format"] == "json"
-        else show(report, color=use_color(given["color"], output))
+        else show(report, color=use_color(given["color"], output), width=min(get_terminal_size().columns, _WIDEST))
     )
     emit(text, output)
     if report.unusable:

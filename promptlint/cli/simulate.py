@@ -106,7 +106,7 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
 @click.option(
     "--warm-up", type=click.IntRange(0), default=0, metavar="N", help="Requests served before counting begins."
 )
-@click.option("--curve", is_flag=True, help="Hit rate against capacity.")
+@click.option("--curve/--no-curve", default=None, help="Hit rate against capacity (html: on).")
 @click.option(
     "--sample",
     type=click.FloatRange(0, 1, min_open=True),
@@ -155,7 +155,13 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
     help="Tools that were sent with every request.",
 )
 @click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
-@click.option("--output-format", type=click.Choice(("text", "json")), default="text", help="text (default) or json.")
+@click.option("--redact/--no-redact", default=False, help="In html: no text of the prompts as names of branches.")
+@click.option(
+    "--output-format",
+    type=click.Choice(("text", "json", "html")),
+    default="text",
+    help="text (default), json, or html: one file to look at.",
+)
 @click.option(
     "-o", "--output-file", type=click.Path(path_type=Path), metavar="FILE", help="Write there instead of stdout."
 )
@@ -176,11 +182,16 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
     named = {name: value for name, value in given.items() if source(name) is ParameterSource.COMMANDLINE}
     output, output_format = given.pop("output_file"), given.pop("output_format")
     with _progress() as progress:
-        found = run(traffic, given, progress)
+        found = run(traffic, given, progress, tree=output_format == "html")
     warn(unused(found.report.engine, named))
     warn(stale(found.report.engine, given, dt.datetime.now(tz=dt.UTC).date()))
     warn([str(problem) for problem in found.problems])
-    emit(report.json(found.report) if output_format == "json" else report.text(found.report), output)
+    if output_format == "html":
+        from promptlint.report.html.simulate import simulate
+
+        emit(simulate(found.report, found.tree), output)
+    else:
+        emit(report.json(found.report) if output_format == "json" else report.text(found.report), output)
     return 0
 
 

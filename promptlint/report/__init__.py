@@ -19,6 +19,7 @@ _MODULES = {
     "sarif": "sarif",
     "rdjson": "rdjson",
     "markdown": "markdown",
+    "html": "html",
 }
 
 

@@ -13,7 +13,7 @@ from promptlint.advisor.diagnose.redact import digest, masked
 from promptlint.report.escape import markdown, printable
 from promptlint.traffic.read import Problem
 
-__all__ = ["shared_page", "to_json", "to_text"]
+__all__ = ["shared_page", "to_data", "to_json", "to_text"]
 
 MOST = 20
 """Divergences that the text report lists; JSON has all."""
@@ -21,7 +21,14 @@ MOST = 20
 
 def to_json(found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool = False, salt: str = "") -> str:
     """The report as JSON. With `redact` no prompt text is in it: `was` and `now` become lengths and salted hashes, equal for equal texts under one salt."""
-    rows = {
+    return json.dumps(to_data(found, problems, redact=redact, salt=salt), indent=2) + "\n"
+
+
+def to_data(
+    found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool = False, salt: str = ""
+) -> dict[str, Any]:
+    """The same as plain JSON values."""
+    return {
         "schema": "promptlint.diagnose/1",
         "requests": found.requests,
         "divergences": [_row(one, redact=redact, salt=salt) for one in found.divergences],
@@ -46,7 +53,6 @@ def to_json(found: Diagnosis, problems: Sequence[Problem] = (), *, redact: bool 
             ],
         },
     }
-    return json.dumps(rows, indent=2) + "\n"
 
 
 def _row(one: Divergence, *, redact: bool, salt: str) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def text(report: SimulateReport) -> str:
         )
         lines.append(f"bounds     {shown}")
     if report.bottleneck:
-        lines.append(f"bottleneck {report.bottleneck}: {_MEANING[report.bottleneck]}")
+        lines.append(f"bottleneck {report.bottleneck}: {MEANING[report.bottleneck]}")
     if report.cost:
         lines.append(
             "cost       " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.cost.items())
@@ -193,7 +193,7 @@ def text(report: SimulateReport) -> str:
 
 
 _UNITS = {"sglang": "full pages", "block-lru": "blocks"}
-_MEANING = {
+MEANING = {
     "content": "almost all that these prompts share is reused; only other prompts would share more",
     "capacity": "with more memory more would be reused",
     "policy": "another eviction policy would keep more in this memory",

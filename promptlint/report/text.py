@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 
+from promptlint.report.bar import bar, legend
 from promptlint.report.escape import printable
 from promptlint.report.model import BaselineItem, CallSiteItem, CheckReport, FindingItem, Place
 from promptlint.report.words import cost, count, next_steps, percent, summary_line, tokens
@@ -181,22 +182,26 @@ def assumptions_line(report: CheckReport) -> str:
     return ", ".join(parts)
 
 
-def show(report: CheckReport, *, color: bool = False) -> str:
-    """Each call site with its blocks in rendered order and the place where the cacheable prefix ends."""
+def show(report: CheckReport, *, color: bool = False, width: int = 80) -> str:
+    """Each call site with its blocks in rendered order and the place where the cacheable prefix ends; in colour with a bar of `width` columns."""
     paint = _Paint(color)
     lines: list[str] = []
+    if color and report.call_sites:
+        lines += [legend(), ""]
     for site in report.call_sites:
-        lines += [*_site(site, paint), ""]
+        lines += [*_site(site, paint, width), ""]
     lines.append(paint(f"estimates: {assumptions_line(report)}", _DIM))
     lines.append(paint(summary_line(report), _BOLD))
     return "\n".join(lines) + "\n"
 
 
-def _site(site: CallSiteItem, paint: _Paint) -> Iterator[str]:
+def _site(site: CallSiteItem, paint: _Paint, width: int) -> Iterator[str]:
     yield paint(printable(site.id), _BOLD)
     model = f", model {printable(site.model)}" if site.model else ""
     provider = f", provider {printable(site.provider)}" if site.provider else ""
     yield f"  {printable(site.path)}:{site.line}{provider}{model}; read {percent(site.resolution)}"
+    if paint.color:
+        yield from (f"  {line}" for line in bar(site, width - 4))
     passed = 0
     ended = False
     for block in site.blocks:

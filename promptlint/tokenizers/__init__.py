@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from promptlint.errors import UserError
 
-__all__ = ["DEFAULT", "DISGUISED", "EMBEDDED", "ID_BYTES", "ID_TYPE", "Tokenizer", "get", "vocabulary"]
+__all__ = ["DEFAULT", "DISGUISED", "EMBEDDED", "ID_BYTES", "ID_TYPE", "Tokenizer", "get", "spelled", "vocabulary"]
 
 ID_BYTES = 4
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -241,3 +241,22 @@ def vocabulary(name: str = DEFAULT) -> tuple[list[bytes], set[int]]:
             tokens.append(b"")
             special.add(token)
     return tokens, special | names
+
+
+def spelled(name: str, ids: Sequence[int]) -> str:
+    """The text of some ids. An id that the vocabulary lacks, and half a character at either end, shows as U+FFFD; empty where a tokenizer has no text to give."""
+    tokenizer = get(name)
+    if isinstance(tokenizer, _Quicktok | _Tiktoken):
+        return b"".join(_bytes_of(tokenizer.raw, one) for one in ids).decode("utf-8", "replace")
+    if isinstance(tokenizer, _Transformers):
+        known = len(tokenizer.inner)
+        return str(tokenizer.inner.decode([one for one in ids if one < known]))
+    return ""
+
+
+def _bytes_of(encoding: Any, token: int) -> bytes:
+    try:
+        found: bytes = encoding.decode_single_token_bytes(token)
+    except (KeyError, ValueError, IndexError, OverflowError):
+        return "\ufffd".encode()
+    return found

@@ -27,13 +27,13 @@ def masked(text: str) -> str:
     return _SECRET.sub("***", text)
 
 
-def snippet(text: str, start: int, end: int) -> str:
-    """The stretch from `start` to `end` with up to `AROUND` characters around it, secrets masked, the middle of a long one left out.
+def snippet(text: str, start: int, end: int, around: int = AROUND) -> str:
+    """The stretch from `start` to `end` with up to `around` characters around it, secrets masked, the middle of a long one left out.
 
     Secrets are looked for in a wider window, so that one cut by the snippet's edge is masked too.
     """
     end = min(max(end, start), len(text))
-    low, high = max(0, start - AROUND), min(len(text), end + AROUND)
+    low, high = max(0, start - around), min(len(text), end + around)
     shown: list[str] = []
     at = low
     for match in _SECRET.finditer(text, max(0, low - _NEAR), min(len(text), high + _NEAR)):

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 from desk_project import promptlint
+from html_reader import read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft4Validator
@@ -109,10 +110,11 @@ def test_every_format_is_well_formed(found, path, reason):
     assert len(rendered["json-lines"].splitlines()) == len(found)
     assert all(json.loads(line) for line in rendered["json-lines"].splitlines())
     assert len(list(fromstring(rendered["junit"]).iter("failure"))) == len(found)
+    read(rendered["html"])
     commands = rendered["github"].split("\n")
     assert len(commands) == len(found) + 1
     assert all(re.match(r"::(error|warning|notice) title=", command) for command in commands[:-1])
-    for form in ("full", "concise", "github", "junit", "markdown"):
+    for form in ("full", "concise", "github", "junit", "markdown", "html"):
         assert not invisible(rendered[form]), form
     assert sum(line.startswith("| ") for line in rendered["markdown"].split("\n")) == len(found) + bool(found)
 
