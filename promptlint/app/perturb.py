@@ -122,7 +122,8 @@ class _Runs:
             found.failed[name if shift.factor == "environment" else shift.factor] = (
                 f"the command ended with {run.status} in place of {base.status}"
             )
-        return shift.factor == "hash-seed" and bool(varying or uneven)
+        # The environment as a whole is in a prompt, or another order was seen: more runs would say the same.
+        return bool(varying or uneven) and (shift.factor == "hash-seed" or shift.name == _NEW)
 
     def _why_nothing(self, run: Run) -> str:
         from promptlint.app.record import summary
@@ -201,17 +202,21 @@ class _Runs:
             if part
         )
         self.request.progress(f"run {self.count}: {name}")
-        file = self.folder / f"{self.count}.jsonl"
-        orders = {"clock": self.start, "random": "first", "listing": "sorted", **shift.orders}
+        # The same paths in every run: a program may print its environment.
+        file, flags, orders = (self.folder / f"run.{kind}" for kind in ("jsonl", "flags", "json"))
+        given = {"clock": self.start, "random": "first", "listing": "sorted", **shift.orders}
+        orders.write_text(json.dumps(given), "utf-8")
         # A plugin that shuffles tests would be a factor of its own.
-        shuffled = f"{os.environ.get('PYTEST_ADDOPTS', '')} -p no:randomly -p no:random_order".strip()
-        base = {**os.environ, "PYTHONHASHSEED": "0", "PYTEST_ADDOPTS": shuffled, **shift.env}
-        with session.prepared(file) as flags, (self.folder / f"{self.count}.log").open("wb") as log:
-            env = session.environment(base, file, flags, self.root, Path.cwd(), perturb=json.dumps(orders))
+        steady = f"{os.environ.get('PYTEST_ADDOPTS', '')} -p no:randomly -p no:random_order".strip()
+        base = {**os.environ, "PYTHONHASHSEED": "0", "PYTEST_ADDOPTS": steady, **shift.env}
+        env = session.environment(base, file, flags, self.root, Path.cwd(), perturb=str(orders))
+        with session.prepared(file, flags), (self.folder / f"{self.count}.log").open("wb") as log:
             status = session.run_command(
                 self.request.command, env, cwd=shift.cwd, output=log, timeout=self.request.timeout
             )
-            return Run(status, session.finished(file, flags))
+            found = session.finished(file, flags)
+        file.unlink()
+        return Run(status, found)
 
     def _compared(
         self, run: Recording, shift: _Shift
@@ -346,7 +351,12 @@ fail. Names are compared word by word."""
 def _changed(name: str, value: str | None) -> str | None:
     """Another value of the same kind; None for a variable that must stay."""
     words = {word for word in name.lower().split("_") if word}
-    if not words or words & _NOT_TOUCHED or (value is not None and ("/" in value or "\\" in value)):
+    if (
+        not words
+        or words & _NOT_TOUCHED
+        or name.startswith("PYTHON")
+        or (value is not None and ("/" in value or "\\" in value))
+    ):
         return None
     if value is None or not value:
         return "promptlint"

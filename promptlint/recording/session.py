@@ -88,7 +88,8 @@ def environment(
 ) -> dict[str, str]:
     """The environment in which a command is recorded: our folder ahead on PYTHONPATH, and the recorder's orders.
 
-    A frame is the project's when its file lies below `root`; call sites are written relative to `base_folder`.
+    A frame is the project's when its file lies below `root`; call sites are written relative to `base_folder`. `perturb` is the path of a file with the orders of
+    `promptlint perturb`.
     """
     env = dict(base)
     path = env.get("PYTHONPATH", "")
@@ -107,19 +108,20 @@ def environment(
 
 
 @contextlib.contextmanager
-def prepared(file: Path) -> Iterator[Path]:
-    """An empty file of records that only its owner may read, and for the time of the run the flags beside it. Raises UserError."""
+def prepared(file: Path, flags: Path | None = None) -> Iterator[Path]:
+    """An empty file of records that only its owner may read, and for the time of the run the flags, at that path or one of their own. Raises UserError."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.close(descriptor)
         file.chmod(0o600)
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror or error}") from error
-    descriptor, name = tempfile.mkstemp(prefix="promptlint-", suffix=".flags")
-    flags = Path(name)
-    try:
-        os.write(descriptor, bytes(sink.FLAG_BYTES))
+    if flags is None:
+        descriptor, name = tempfile.mkstemp(prefix="promptlint-", suffix=".flags")
         os.close(descriptor)
+        flags = Path(name)
+    try:
+        flags.write_bytes(bytes(sink.FLAG_BYTES))
         yield flags
     finally:
         flags.unlink(missing_ok=True)

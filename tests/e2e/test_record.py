@@ -48,7 +48,7 @@ def record(project, *command, options=("--keep-text",), env=None, **more):
         env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         **more,
     )

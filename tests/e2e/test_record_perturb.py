@@ -91,7 +91,7 @@ def perturb(project, text, *options):
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{project.parent / 'stubs'}"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -184,6 +184,17 @@ for _ in range(2 if os.environ.get("MORE") else 1):
     found = perturb(project, text, "--factor", "hash-seed", "--factor", "environment")
     assert [(one["factor"], one["pointer"]) for one in found["varying"]] == [("hash-seed", "/tools")]
     assert found["uneven"] == {"environment (MORE)": "1 more of 1 calls"}
+
+
+def test_a_program_that_prints_its_environment(project):
+    text = """
+import os
+from openai import OpenAI
+OpenAI().chat.completions.create(model="m", messages=[{"role": "user", "content": repr(sorted(os.environ.items()))}])
+"""
+    found = perturb(project, text, "--factor", "clock", "--factor", "random", "--factor", "environment")
+    assert not found["noise"]
+    assert {(one["factor"], one["shift"]) for one in found["varying"]} == {("environment", "PROMPTLINT_PERTURBED")}
 
 
 def test_nothing_sent_is_an_error_with_the_reason(project):

@@ -35,7 +35,7 @@ KEY = "PROMPTLINT_RECORD_KEY"
 PERTURB = "PROMPTLINT_RECORD_PERTURB"
 """Names of the environment variables: the file to append to, the file of flags, the project's folder, the folder to
 which call sites are relative, the key that disguises text (absent: text
-is kept), and the factors of `perturb` as JSON."""
+is kept), and the file with the factors of `perturb`: a program that prints its environment prints the same in every run."""
 
 PLANT = {
     "httpx": ("clients", "patch_httpx"),
@@ -197,5 +197,6 @@ def start() -> None:
     if PERTURB in os.environ:
         from . import factors
 
-        factors.apply(os.environ[PERTURB])
+        with open(os.environ[PERTURB], encoding="utf-8") as stream:  # noqa: PTH123 - pathlib costs its import
+            factors.apply(stream.read())
     install()
