@@ -21,7 +21,7 @@ from pathlib import Path
 from promptlint.app.check import Request, check
 from promptlint.config import load_settings
 
-__all__ = ["Case", "cases_of", "mismatches"]
+__all__ = ["Case", "cases_of", "mismatches", "without_remarks"]
 
 _FENCE = re.compile(r"^(`{3,})(\w*)\s*$")
 _PATH = re.compile(r"^`([\w./-]+\.\w+)`$")
@@ -112,6 +112,11 @@ def mismatches(case: Case, folder: Path) -> list[str]:
         f"{path}:{line}: {rule} not expected: {message}" for path, line, rule, message in sorted(unexplained)
     )
     return problems
+
+
+def without_remarks(text: str) -> str:
+    """A program without what it says of its findings."""
+    return re.sub(rf"[ \t]*{_REMARK.pattern}(?:[ \t]*#\}})?", "", text)
 
 
 def _expectations(path: str, text: str) -> list[_Expectation]:

@@ -13,7 +13,7 @@ from promptlint.finding import Finding, Fix
 from promptlint.fixes import clock, keys, messages, move, newest, order
 from promptlint.fixes.code import Desk
 
-__all__ = ["Desk", "propose"]
+__all__ = ["FIXERS", "Desk", "propose"]
 
 Fixer = Callable[[Finding, Desk], Iterator[Fix]]
 
@@ -41,9 +41,7 @@ FIXERS: Mapping[str, tuple[Fixer, ...]] = {
             "host-state-in-prefix",
             "import-time-value-in-prefix",
             "volatile-block-first",
-            "conditional-block-in-prefix",
             "template-random",
-            "template-unordered",
         ),
         (move.moved_behind, newest.into_newest_message),
     ),

@@ -1,16 +1,20 @@
 """The shape of rule pages, and their programs run as tests."""
 
 import pytest
-from cases_harness import cases_of, mismatches
+from cases_harness import cases_of, mismatches, without_remarks
 
+from promptlint.app.check import Request
+from promptlint.app.fix import fix
 from promptlint.catalog import rules_root
 from promptlint.catalog.rules import CATEGORIES, load_rules, parse_page
 from promptlint.checks import parameters
+from promptlint.config import load_settings
 from promptlint.errors import UserError
+from promptlint.fixes import FIXERS
 
 RULES = load_rules()
 PROGRAMS = [(rule.name, case) for rule in RULES.values() for case in cases_of(rule.path, rule=rule.name)]
-HEADINGS = ["## Why it costs you", "## Flagged", "## Fine", "## Limits"]
+HEADINGS = ["## Why it costs you", "## Flagged", "## Fixed", "## Fine", "## Limits"]
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
@@ -32,6 +36,31 @@ def test_a_page_sets_params_that_its_check_knows(rule):
 @pytest.mark.parametrize(("name", "case"), PROGRAMS, ids=[f"{name}: {case.title}" for name, case in PROGRAMS])
 def test_the_programs_of_a_page(name, case, tmp_path):
     assert mismatches(case, tmp_path) == []
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.fix], ids=lambda rule: rule.name)
+def test_the_edits_of_a_page_turn_what_is_flagged_into_what_is_fixed(rule, tmp_path):
+    before, after = (
+        next(case for case in cases_of(rule.path, rule=rule.name) if case.title == title)
+        for title in ("Flagged", "Fixed")
+    )
+    names = [name for name in before.files if not name.endswith(".toml")]
+    (tmp_path / "promptlint.toml").write_text(before.files.get("promptlint.toml", ""))
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(without_remarks(before.files[name]))
+    request = Request(tuple(tmp_path / name for name in names), tmp_path)
+    done = fix(load_settings(tmp_path), request, {rule.fix})
+    done.write()
+    assert rule.name in {each.finding.rule for each in done.applied}
+    for name in names:
+        assert (tmp_path / name).read_text() == without_remarks(after.files[name])
+    assert not fix(load_settings(tmp_path), request, {rule.fix}).texts
+
+
+def test_a_page_says_which_edits_there_are():
+    fixable = {rule.name for rule in RULES.values() if rule.fix}
+    assert fixable == set(FIXERS)
 
 
 def test_only_pages_lie_in_the_folders_of_pages():

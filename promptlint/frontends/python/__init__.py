@@ -50,8 +50,8 @@ def _read(
 ) -> Reading:
     sdk, sources, names = load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules)
     index = Index(project)
-    files = [path for path in index.files if roots is None or path in roots]
-    shares = split([(path, _size(project, path)) for path in files])
+    wanted = [path for path in index.files if roots is None or path in roots]
+    shares = split([(path, _size(project, path)) for path in wanted])
     mark = frameworks.worth_parsing(sdk)
 
     def make(share: Sequence[Path]) -> Part:
