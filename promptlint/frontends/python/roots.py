@@ -288,7 +288,8 @@ class Interpreter(Hooks):
         if not imports:
             return False
         if isinstance(node.func, ast.Attribute) and name in _WIDE:
-            return shaped or bool(_MODELISH & set(words(_receiver(node.func.value))))
+            piped = isinstance(node.func.value, ast.BinOp) and isinstance(node.func.value.op, ast.BitOr)
+            return shaped or piped or bool(_MODELISH & set(words(_receiver(node.func.value))))
         return shaped or bool(node.args) or not node.keywords
 
     # ---- evaluating

@@ -563,3 +563,18 @@ def test_a_registry_that_a_decorator_fills_is_a_choice(sink: Sink) -> None:
         + chat("WRITERS[style](question)", "", "client, question, style")
     )
     assert matched(prompt) == "[Plain: _|Rich: _]"
+
+
+def test_a_pulled_prompt_in_a_pipe_that_is_called_at_once_is_not_read(sink: Sink) -> None:
+    prompt = sink(
+        "from langchain import hub\nfrom langchain_openai import ChatOpenAI\n\nprompt = hub.pull('team/answer')\n\n"
+        "def ask(question):\n    return (prompt | ChatOpenAI()).invoke({'question': question})\n"
+    )
+    assert prompt.resolution == 0
+    assert {one.reason for one in prompt.unresolved} == {"hub"}
+
+
+def test_the_text_of_an_object_of_a_longer_file(sink: Sink) -> None:
+    notes = "# one\n# two\n# three\n# é\n# five\n# six\n\n\nclass Note:\n    def __str__(self):\n        return 'A note. '\n"
+    app = "from notes import Note\ndef ask(client):\n    return client.chat.completions.create(messages=[{'role': 'system', 'content': f'{Note()}é'}])\n"
+    assert fixed(sink(**{"notes.py": notes, "app.py": app})) == "A note. é"
