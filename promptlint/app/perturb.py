@@ -295,55 +295,12 @@ def _smallest(found: Sequence[Varying]) -> list[Varying]:
 _NEAR = 16
 """Characters by which two differences of one value may lie apart."""
 
-_NOT_TOUCHED = frozenset(
-    [
-        "key",
-        "apikey",
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "credential",
-        "credentials",
-        "url",
-        "uri",
-        "host",
-        "port",
-        "endpoint",
-        "base",
-        "proxy",
-        "dir",
-        "path",
-        "file",
-        "home",
-        "root",
-        "user",
-        "logname",
-        "username",
-        "lname",
-        "pwd",
-        "oldpwd",
-        "shell",
-        "term",
-        "tmp",
-        "temp",
-        "tmpdir",
-        "ld",
-        "python",
-        "pythonpath",
-        "pythonhome",
-        "virtual",
-        "conda",
-        "shlvl",
-        "ssl",
-        "lang",
-        "language",
-        "lc",
-        "tz",
-        "pytest",
-        "promptlint",
-    ]
-)
+_UNTOUCHED = """
+    key apikey token secret password passwd credential credentials url uri host port endpoint base proxy dir path
+    file home root user logname username lname pwd oldpwd shell term tmp temp tmpdir ld python pythonpath pythonhome
+    virtual conda shlvl ssl lang language lc tz pytest promptlint
+"""
+_NOT_TOUCHED = frozenset(_UNTOUCHED.split())
 """Words in the name of a variable that leads to servers, files or keys, that belongs to another factor, or that the interpreter itself obeys: a changed one would only make the command
 fail. Names are compared word by word."""
 

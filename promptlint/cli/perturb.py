@@ -38,14 +38,14 @@ def command(
     *,
     quiet: bool,
 ) -> int:
-    r"""Run COMMAND twice as it is, then with one factor changed at a time, and compare the prompts that it sends.
+    """Run COMMAND twice as it is, then with one factor changed at a time, and compare the prompts that it sends.
 
     \b
     promptlint perturb -- pytest -q
 
     Factors: the hash seed, the clock by a second, an hour and a day, the working directory, the user, the host name, random values and UUIDs, environment variables, the order of
     listings. In all other respects the runs are pinned: the clock stands still, random values and orders repeat.
-    """
+    """  # noqa: D301 - click reads the backspace
     from promptlint.app import perturb as pipeline
     from promptlint.report.perturb import to_json, to_text
 

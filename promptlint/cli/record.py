@@ -24,14 +24,14 @@ from promptlint.cli._common import end_like
 @click.option("-q", "--quiet", is_flag=True, help="Print only warnings.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGS]...")
 def command(command: tuple[str, ...], output: Path, *, append: bool, keep_text: bool, quiet: bool) -> int:
-    r"""Run COMMAND and record the requests to language models that its Python processes send.
+    """Run COMMAND and record the requests to language models that its Python processes send.
 
     \b
     promptlint record -- pytest -q
     promptlint diagnose promptlint-traffic.jsonl
 
     Requests are seen where HTTP clients send them (httpx, httpx2, requests, aiohttp, botocore), whatever SDK is above. The exit status is the command's.
-    """
+    """  # noqa: D301 - click reads the backspace
     from promptlint.app import record as pipeline
 
     run = pipeline.record(pipeline.Request(command, output, append=append, keep_text=keep_text))
