@@ -88,9 +88,11 @@ def _look(root: ast.AST) -> Features:
                 continue
         for name, many in SHAPES.get(kind) or shape(kind):
             child = getattr(node, name, None)
+            if not child:
+                continue
             if many:
-                stack += [item for item in child or () if item is not None]
-            elif child is not None:
+                stack += [item for item in child if item is not None]
+            else:
                 stack.append(child)
     calls.discard("")
     return Features(statements, text, frozenset(calls))

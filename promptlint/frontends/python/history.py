@@ -223,12 +223,14 @@ class _Reader:
                     scope = node  # type: ignore[assignment]
             for name, many in SHAPES.get(kind) or shape(kind):
                 child = getattr(node, name, None)
+                if not child:
+                    continue
                 if many:
-                    for item in child or ():
+                    for item in child:
                         if item is not None:
                             parents[item] = node
                             stack.append((item, scope))
-                elif child is not None:
+                else:
                     parents[child] = node
                     stack.append((child, scope))
 

@@ -402,9 +402,11 @@ class _Walk:
                     self._write(cls, function, node.target, node, "augment")  # type: ignore[attr-defined]
             for name, many in SHAPES.get(kind) or shape(kind):
                 child = getattr(node, name, None)
+                if not child:
+                    continue
                 if many:
-                    stack += [(item, function, cls) for item in reversed(child or ()) if item is not None]
-                elif child is not None:
+                    stack += [(item, function, cls) for item in reversed(child) if item is not None]
+                else:
                     stack.append((child, function, cls))
 
     def _write(self, cls: ClassInfo, function: FunctionInfo, target: ast.AST, node: ast.AST, how: str) -> None:

@@ -43,7 +43,9 @@ def walk(root: ast.AST) -> Iterator[ast.AST]:
         kind = type(node)
         for name, many in SHAPES.get(kind) or shape(kind):
             child = getattr(node, name, None)
+            if not child:
+                continue
             if many:
-                nodes += [item for item in child or () if item is not None]
-            elif child is not None:
+                nodes += [item for item in child if item is not None]
+            else:
                 nodes.append(child)
