@@ -50,11 +50,11 @@ class Side:
     sites: tuple[CallSite, ...] | None = None
 
 
-def read_side(name: str, settings_of: Callable[[Path], Settings], request: Request) -> Side:
+def read_side(name: str, settings_of: Callable[[Path], Settings], request: Request, *, edits: bool = False) -> Side:
     """A report (a JSON file), a folder, or a revision of the repository that holds the working directory, in this order.
 
     `request` says which paths of a revision or of the working directory are looked at; any other folder is read whole, and its paths count
-    from itself. Raises UserError when the name is none of these.
+    from itself. `edits`: the report of a folder has the edits that repair its findings. Raises UserError when the name is none of these.
     """
     path = absolute(request.working_directory / name)
     if path.is_file():
@@ -62,7 +62,7 @@ def read_side(name: str, settings_of: Callable[[Path], Settings], request: Reque
     if path.is_dir():
         if path != request.working_directory:
             request = replace(request, paths=(path,), working_directory=path)
-        return _analysed(name, None, settings_of(path), request)
+        return _analysed(name, None, settings_of(path), request, edits=edits)
     settings = settings_of(absolute(request.working_directory / request.paths[0]))
     with checked_out(name, request.working_directory) as checkout:
         return _analysed(name, checkout.commit, checkout.settings(settings), checkout.request(request))
@@ -77,10 +77,14 @@ def _read_report(path: Path) -> CheckReport:
         raise UserError(f"{path}: not a report of `promptlint check --output-format json`") from error
 
 
-def _analysed(name: str, commit: str | None, settings: Settings, request: Request) -> Side:
+def _analysed(name: str, commit: str | None, settings: Settings, request: Request, *, edits: bool = False) -> Side:
     if not request.paths:
         raise UserError(f"{name}: holds none of the given paths")
     report, analysis = check_with_analysis(settings, request)
+    if edits:
+        from promptlint.app.fix import offer
+
+        report = offer(settings, request, report, analysis)
     orders = tuple(
         OrderItem(each.call_site, each.before, each.after, each.hit_rate_now, each.hit_rate_then)
         for each in propose_all(analysis.result.call_sites)

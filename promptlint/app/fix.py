@@ -19,9 +19,9 @@ from promptlint.app.discovery import absolute
 from promptlint.app.reread import Rereading
 from promptlint.config import Settings
 from promptlint.errors import UserError
-from promptlint.finding import Edit, Finding, Fix
+from promptlint.finding import APPLICABILITY, Edit, Finding, Fix
 from promptlint.fixes import Desk, files, propose
-from promptlint.fixes.splice import Patch
+from promptlint.fixes.splice import Patch, apply
 from promptlint.ir import Volatility
 from promptlint.report import model
 from promptlint.source import SourceFile
@@ -30,6 +30,7 @@ __all__ = ["Applied", "Dropped", "Fixed", "fix", "offer"]
 
 MAX_ROUNDS = 12
 STILL = "the finding would still be reported"
+MAX_OFFERED_FILES = 300
 MAX_TRIES = 8  # readings of the project in one round
 
 
@@ -97,8 +98,13 @@ def fix(settings: Settings, request: Request, allowed: Collection[str]) -> Fixed
 
 
 def offer(settings: Settings, request: Request, report: model.CheckReport, analysis: Analysis) -> model.CheckReport:
-    """The report with an edit at each finding that one round of trying found, whatever its applicability."""
-    work = _Work(settings, request, frozenset({"safe", "unsafe", "display-only"}), analysis, report)
+    """The report with an edit at each finding for which one round of trying found one, whatever its applicability.
+
+    A large project stays without: the edits are tried by reading it again.
+    """
+    if not report.findings or report.summary.files > MAX_OFFERED_FILES:
+        return report
+    work = _Work(settings, request, frozenset(APPLICABILITY), analysis, report)
     work.round()
     return work.with_edits(report)
 
@@ -238,13 +244,29 @@ class _Work:
         report = replace(self.report, findings=tuple(_told(item, why) for item in self.report.findings))
         return Fixed(report, tuple(self.applied), tuple(self.dropped), self.texts, self.before)
 
+    def _lines(self, fix: Fix) -> model.Suggestion | None:
+        """Edits of one file as whole lines."""
+        paths = {edit.span.path for edit in fix.edits}
+        path = fix.edits[0].span.path
+        source = self.before.get(absolute(self.request.working_directory / path))
+        if len(paths) > 1 or source is None:
+            return None
+        first, last = min(edit.span.line for edit in fix.edits), max(edit.span.end_line for edit in fix.edits)
+        end = source.line_text(last)
+        start, stop = source.offset(first, 1), source.offset(last, len(end) + 1)
+        whole = apply(source, fix.edits)
+        text = whole[start : len(whole) - (len(source.text) - stop)]
+        return model.Suggestion(first, last, len(end.encode("utf-8", "surrogatepass")) + 1, text)
+
     def with_edits(self, report: model.CheckReport) -> model.CheckReport:
         """A report from before the edits with those that were kept."""
         kept = {(each.finding.rule, each.finding.span): each.fix for each in self.applied}
         items = []
         for item in report.findings:
             found = next((fix for (rule, span), fix in kept.items() if _same_place(item, rule, span)), None)
-            items.append(replace(item, fix=checking.fix_item(found)) if found is not None else item)
+            if found is not None:
+                item = replace(item, fix=checking.fix_item(found), suggestion=self._lines(found))
+            items.append(item)
         return replace(report, findings=tuple(items))
 
 

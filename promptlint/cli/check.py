@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from promptlint.report.model import CheckReport
 
 _STDIN = Path("-")
+WITH_EDITS = frozenset({"json", "json-lines", "sarif", "rdjson"})  # formats that carry edits
 
 
 @click.command("check")
@@ -115,6 +116,8 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
     warn_unsupported(report.unsupported)
     if given["write_baseline"] is not None:
         return _write_baseline(given["write_baseline"], report, settings, request)
+    if form in WITH_EDITS and not given["statistics"]:
+        report = _with_edits(report, settings, request)
     drifted = given["locked"] and _differs_from_lock(report, settings, request)
     report = _against_baseline(report, settings, request, given["baseline"], given["baseline_ref"])
     if given["statistics"]:
@@ -129,6 +132,16 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
         raise UserError("no given file could be read")
     failed = report.fails(given["fail_on"] or settings.fail_on) or drifted
     return int(failed and not given["exit_zero"])
+
+
+def _with_edits(report: CheckReport, settings: Settings, request: Request) -> CheckReport:
+    """The report with the edits that repair its findings, for formats that programs apply."""
+    from promptlint.app.check import check_with_analysis
+    from promptlint.app.fix import MAX_OFFERED_FILES, offer
+
+    if not report.findings or report.summary.files > MAX_OFFERED_FILES:
+        return report
+    return offer(settings, request, *check_with_analysis(settings, request))
 
 
 def _fix(settings: Settings, request: Request, given: dict[str, Any], form: str) -> int:

@@ -100,7 +100,7 @@ def look(workflow: Workflow, asked: Asked, settings_of: Callable[[Path], Setting
         )
     request = Request(asked.paths or (Path(),), absolute(asked.checkout))
     base_name = asked.base or _base(workflow, request.working_directory)
-    head = read_side(asked.head, settings_of, request)
+    head = read_side(asked.head, settings_of, request, edits=True)
     base = (
         read_side(base_name, settings_of, request)
         if base_name

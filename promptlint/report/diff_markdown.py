@@ -6,6 +6,7 @@ link, ping, open HTML nor look like the hidden marker of a comment; it is clippe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from promptlint.report.diff import (
@@ -21,6 +22,7 @@ from promptlint.report.diff import (
 )
 from promptlint.report.diff_model import DiffReport
 from promptlint.report.escape import markdown as escaped
+from promptlint.report.escape import printable
 from promptlint.report.model import FindingItem
 from promptlint.report.words import count, percent, tokens
 
@@ -30,6 +32,8 @@ MAX_COMMENT = (
     65_536 - 536
 )  # GitHub refuses a body of more characters; the rest is for the marker. We count bytes, which are never fewer
 MAX_SUMMARY = 1_000_000  # a step summary holds 1 MiB
+MAX_SUGGESTED_LINES = 30
+MAX_SUGGESTED = 3_000  # characters
 _TEXT = 240  # characters of one cell or sentence that comes from code
 _NOTICE = 200  # bytes kept for the notice that something was cut
 
@@ -75,7 +79,7 @@ def _rows(diff: DiffReport) -> Iterator[str]:
 def _details(diff: DiffReport) -> Iterator[str]:
     """One list item a line, so that a cut leaves whole items."""
     for finding in diff.new_findings:
-        yield f"- new: {_finding(finding)}"
+        yield f"- new: {_finding(finding)}{_suggested(finding)}"
     for finding in diff.fixed_findings:
         yield f"- fixed: {_finding(finding)}"
     for moved in diff.moved_findings:
@@ -99,6 +103,17 @@ def _finding(finding: FindingItem) -> str:
         f"{_text(finding.severity)} {_code(finding.rule)} in {_code(f'{finding.path}:{finding.line}')}: {_text(finding.message)}{lost}"
         + (f". {_text(finding.help)}" if finding.help else "")
     )
+
+
+def _suggested(finding: FindingItem) -> str:
+    """The edit as a block that GitHub shows as a suggestion where the lines are part of the change. A fence is longer than any in the code."""
+    lines, fix = finding.suggestion, finding.fix
+    if lines is None or fix is None or lines.text.count("\n") > MAX_SUGGESTED_LINES or len(lines.text) > MAX_SUGGESTED:
+        return ""
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", lines.text)), 3)
+    where = f"lines {lines.line} to {lines.end_line}" if lines.end_line > lines.line else f"line {lines.line}"
+    body = "\n".join(f"  {line}" for line in printable(lines.text, keep="\n\t").split("\n"))
+    return f". {_text(fix.title)} ({fix.applicability}), {where}:\n\n  {fence}suggestion\n{body}\n  {fence}"
 
 
 def _footer(diff: DiffReport) -> Iterator[str]:

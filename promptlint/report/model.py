@@ -23,6 +23,7 @@ __all__ = [
     "KnownItem",
     "Place",
     "RuleCard",
+    "Suggestion",
     "Summary",
     "TemplateItem",
     "UnresolvedItem",
@@ -69,6 +70,16 @@ class FixItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The edits of a finding as whole lines of its file: `text` takes the place of the lines up to `end_line`, which ends at `end_column` (1-based, in UTF-8 bytes)."""
+
+    line: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class FindingItem:
     """One shown finding. `tokens_lost` is per request under the report's assumptions; hit rates are shares, 0 to 1, of the dearest call site.
 
@@ -100,6 +111,7 @@ class FindingItem:
     help: str = ""
     hint: str = ""
     source: str = ""
+    suggestion: Suggestion | None = None
     function: str = ""
 
 
@@ -257,7 +269,7 @@ class CheckReport:
 def finding_json(finding: FindingItem) -> dict[str, Any]:
     """One finding in its public form."""
     row = asdict(finding)
-    for private in ("help", "hint", "source", "function"):
+    for private in ("help", "hint", "source", "function", "suggestion"):
         del row[private]
     for place in row["trace"]:
         del place["call_site"]
@@ -341,7 +353,9 @@ def _finding(row: Mapping[str, Any]) -> FindingItem:
         if fix is None
         else FixItem(fix["title"], fix["applicability"], tuple(EditItem(**edit) for edit in fix["edits"]))
     )
-    return FindingItem(**{**row, "trace": _places(row["trace"]), "related": _places(row["related"]), "fix": read})
+    lines = row.get("suggestion")
+    places = {"trace": _places(row["trace"]), "related": _places(row["related"])}
+    return FindingItem(**{**row, **places, "fix": read, "suggestion": Suggestion(**lines) if lines else None})
 
 
 def _call_site(row: Mapping[str, Any]) -> CallSiteItem:

@@ -29,12 +29,20 @@ def _diagnostic(finding: FindingItem) -> dict[str, object]:
     end: dict[str, int] = {"line": finding.end_line}
     if finding.end_line == finding.line:  # of later lines we hold no text to count bytes in
         end["column"] = _byte_column(finding.source, finding.end_column)
-    return {
+    found: dict[str, object] = {
         "message": "\n".join(part for part in (printable(finding.message), cost(finding), finding.help) if part),
         "location": {"path": finding.path, "range": {"start": start, "end": end}},
         "severity": _SEVERITIES[finding.severity],
         "code": {"value": finding.rule},
     }
+    lines = finding.suggestion
+    if lines is not None:
+        span = {
+            "start": {"line": lines.line, "column": 1},
+            "end": {"line": lines.end_line, "column": lines.end_column},
+        }
+        found["suggestions"] = [{"range": span, "text": lines.text}]
+    return found
 
 
 def _byte_column(line: str, column: int) -> int:

@@ -15,7 +15,7 @@ from promptlint.report import model
 __all__ = ["check_schema", "object_schema"]
 
 _PRIVATE = {
-    model.FindingItem: ("help", "hint", "source", "function"),
+    model.FindingItem: ("help", "hint", "source", "function", "suggestion"),
     model.CheckReport: ("rules", "unusable", "withheld"),
     model.Summary: ("texts",),
 }
