@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,6 +155,7 @@ def _fix(settings: Settings, request: Request, given: dict[str, Any], form: str)
     for name in ("baseline", "write_baseline", "baseline_ref", "locked", "statistics"):
         if given[name]:
             raise UserError(f"--{name.replace('_', '-')} cannot be used while edits are made")
+    gc.enable()  # the project is read several times: what one reading leaves behind must go
     fixed = fix(settings, request, _allowed(given))
     warn_unsupported(fixed.report.unsupported)
     stdin = {absolute(request.working_directory / path) for path in request.overlay or ()}
