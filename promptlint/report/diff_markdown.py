@@ -32,6 +32,8 @@ MAX_COMMENT = (
     65_536 - 536
 )  # GitHub refuses a body of more characters; the rest is for the marker. We count bytes, which are never fewer
 MAX_SUMMARY = 1_000_000  # a step summary holds 1 MiB
+_ORDERS = re.compile(r"@\w|<!--|`|::|##\[")
+"""What a strangers' code could mean outside a fence. A suggestion must be the code letter by letter, so it cannot be escaped; it is left out."""
 MAX_SUGGESTED_LINES = 30
 MAX_SUGGESTED = 3_000  # characters
 _TEXT = 240  # characters of one cell or sentence that comes from code
@@ -106,11 +108,13 @@ def _finding(finding: FindingItem) -> str:
 
 
 def _suggested(finding: FindingItem) -> str:
-    """The edit as a block that GitHub shows as a suggestion where the lines are part of the change. A fence is longer than any in the code."""
+    """The edit as a block that GitHub shows as a suggestion where the lines are part of the change; none for code that could end the block."""
     lines, fix = finding.suggestion, finding.fix
     if lines is None or fix is None or lines.text.count("\n") > MAX_SUGGESTED_LINES or len(lines.text) > MAX_SUGGESTED:
         return ""
-    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", lines.text)), 3)
+    if _ORDERS.search(lines.text):
+        return ""
+    fence = "```"
     where = f"lines {lines.line} to {lines.end_line}" if lines.end_line > lines.line else f"line {lines.line}"
     body = "\n".join(f"  {line}" for line in printable(lines.text, keep="\n\t").split("\n"))
     return f". {_text(fix.title)} ({fix.applicability}), {where}:\n\n  {fence}suggestion\n{body}\n  {fence}"

@@ -1,6 +1,7 @@
 """`check --fix` and its relatives as a user runs them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,21 @@ def test_a_link_to_a_file_elsewhere_is_not_written(run, tmp_path_factory):
     run("--fix", "a.py")  # named itself, it is what the user means
     assert "sorted" in elsewhere.read_text()
     assert Path("a.py").is_symlink()
+
+
+def test_a_suggestion_is_the_code_itself_or_nothing():
+    from diff_sample import changes
+
+    from promptlint.report.diff_markdown import markdown
+    from promptlint.report.model import EditItem, FixItem, Suggestion
+
+    def shown(text):
+        report = changes()
+        fix = FixItem("sort the listing", "safe", (EditItem("a.py", 3, 9, 3, 9, "sorted("),))
+        new = tuple(replace(finding, fix=fix, suggestion=Suggestion(3, 3, 20, text)) for finding in report.new_findings)
+        assert new
+        return markdown(replace(report, new_findings=new))
+
+    assert "  ```suggestion\n      names = sorted(x)\n  ```" in shown("    names = sorted(x)")
+    assert "suggestion" not in shown("    names = '```'")
+    assert "@everyone" not in shown("    names = '@everyone'")
