@@ -29,6 +29,9 @@ _BACK = re.compile(
 )
 _FORTH = re.compile(r"\b(?:following|follows|hereafter|next)\b", re.IGNORECASE)
 _BELOW = re.compile(r"\bbelow\b", re.IGNORECASE)
+_OPENS = re.compile(r"^[ \t]*[\W_]*(?:begin|start)\b", re.IGNORECASE | re.MULTILINE)
+_ENDS = re.compile(r"^[ \t]*[\W_]*end\b", re.IGNORECASE | re.MULTILINE)
+_ANNOUNCED = re.compile(r"\b(?:first see|first (?:be )?(?:given|shown|presented))\b", re.IGNORECASE)
 _ROLE = re.compile(r"[ \t]*(?:you are|you're|act as|your role)\b", re.IGNORECASE)
 _END_MARK = re.compile(r"[ \t]*(?:[=\-*#~<\[]+[ \t]*(?:/|end\b).*|end of .{1,40})", re.IGNORECASE)
 _ANAPHOR = re.compile(
@@ -168,6 +171,10 @@ def _unit(prose: Prose, start: int, end: int) -> tuple[int, int, bool] | None:
     """The stretch that goes along, and whether it is whole lines."""
     top, bottom = prose.line_start(start), prose.line_end(max(end - 1, start))
     text = prose.masked[top:bottom].rstrip("\n")
+    ahead = prose.masked[:top]
+    framed = len(_OPENS.findall(ahead)) > len(_ENDS.findall(ahead)) and _ENDS.search(prose.masked, bottom)
+    if framed or _ANNOUNCED.search(ahead):
+        return None  # inside a frame ("[BEGIN DATA]" to "[END DATA]"), or where the text says what comes first
     if prose.in_fence(top) or re.search(rf"[\"'][\w ]+[\"']\s*:\s*[\"'\[{{]*{MASK}", text):
         return _fenced(prose, top, bottom)
     if _NUMBERED.match(text) and not prose.is_bare(text):

@@ -1,0 +1,60 @@
+"""What goes along with a value, and what stays where it is."""
+
+import pytest
+
+from promptlint.fixes.prose import Prose, plan
+
+RULES = "Answer from the manual only. Keep it short."
+
+
+def _moved(text):
+    """The text with the move of its first slot `@` shown: (what goes, what stands behind its goal), or None."""
+    slots = [(index, index + 1) for index, char in enumerate(text) if char == "@"]
+    move = plan(Prose(text, slots), *slots[0])
+    return (text[move.start : move.end].strip(), text[move.goal :].strip()) if move else None
+
+
+@pytest.mark.parametrize(
+    ("text", "goes"),
+    [
+        (f"Question: @\n\n{RULES}", "Question: @"),
+        (f"Be kind.\n\n# Context\n@\n\n{RULES}", "# Context\n@"),
+        (f"<docs>\n@\n</docs>\n\n{RULES}", "<docs>\n@\n</docs>"),
+        (f"=== REPORT ===\n@\n=== END OF REPORT ===\n\n{RULES}", "=== REPORT ===\n@\n=== END OF REPORT ==="),
+        (f"You are kind. Today is @. {RULES}", "Today is @."),
+        (f"Question: @\nA: @\nB: @\n\n{RULES}", "Question: @\nA: @\nB: @"),
+    ],
+)
+def test_a_value_takes_along_what_says_what_it_is(text, goes):
+    assert _moved(text) == (goes, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"@\n\nUsing the text above, write a report. {RULES}",
+        f"1. Read @.\n2. Answer.\n\n{RULES}",
+        f"```\nname = @\n```\n{RULES}",
+        f'{{\n  "name": "@"\n}}\n\n{RULES}',
+        f"Greet the guest (whose name is @. And so on). {RULES}",
+        f"Today is @. It is a holiday. {RULES}",
+        f"- Be kind.\n- Speak to @ politely.\n- Be brief.\n\n{RULES}",
+        f"[BEGIN DATA]\n[Question]: @\n[END DATA]\n{RULES}",
+        f"You will first see a sheet.\n@\n\n{RULES}",
+        f"{RULES}\n\nQuestion: @\nAnswer:",
+    ],
+    ids=["above", "step", "fence", "JSON", "open bracket", "anaphor", "list", "frame", "announced", "there already"],
+)
+def test_what_would_no_longer_make_sense_stays(text):
+    assert _moved(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "behind"),
+    [
+        (f"Context:\n@\n\n{RULES}\n\nAnswer:", "Answer:"),
+        (f"Context:\n@\n\n{RULES}\n\nQuestion: @\nAnswer:", "Question: @\nAnswer:"),
+    ],
+)
+def test_a_question_and_its_cue_stay_last(text, behind):
+    assert _moved(text) == ("Context:\n@", behind)
