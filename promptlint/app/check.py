@@ -36,7 +36,9 @@ __all__ = [
     "assumptions_of",
     "check",
     "check_with_analysis",
+    "combined",
     "fix_item",
+    "read_alone",
     "read_project",
     "report_of",
     "resolve_rules",
@@ -173,6 +175,11 @@ def read_project(
     with _reading_alone(project, discovery) as finish:
         reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules, roots=roots)
         alone = finish() + chat_template.read_inline(reading.prompts)
+    return combined(reading, alone)
+
+
+def combined(reading: Reading, alone: Reading) -> Reading:
+    """What Python says and what the other files say on their own, without the templates that Python was seen to fill."""
     filled = {
         (text.span.path, text.span.line)
         for prompt in reading.prompts
@@ -187,7 +194,7 @@ def read_project(
     return reading + replace(alone, prompts=left)
 
 
-def _alone(project: Project, discovery: Discovery) -> Reading:
+def read_alone(project: Project, discovery: Discovery) -> Reading:
     """The files that are no Python, each on its own."""
     from promptlint.frontends import chat_template, jinja, prompt_file
 
@@ -207,19 +214,19 @@ def _reading_alone(project: Project, discovery: Discovery) -> Iterator[Callable[
     from promptlint.frontends import workers
 
     def work(channel: workers.Channel) -> None:
-        channel.send((_alone(project, discovery), project.learned()))
+        channel.send((read_alone(project, discovery), project.learned()))
 
     many = len(discovery.files) >= MANY_FILES and len(discovery.jinja) + len(discovery.prompts) > 0
     helper = workers.start(work) if many and workers.cores() > 1 else None
     if helper is None:
-        yield lambda: _alone(project, discovery)
+        yield lambda: read_alone(project, discovery)
         return
 
     def finish() -> Reading:
         try:
             reading, learned = helper.receive()
         except workers.LostError:
-            return _alone(project, discovery)
+            return read_alone(project, discovery)
         project.learn(learned)
         return cast("Reading", reading)
 

@@ -26,7 +26,7 @@ from promptlint.ir import Volatility
 from promptlint.report import model
 from promptlint.source import SourceFile
 
-__all__ = ["Applied", "Dropped", "Fixed", "fix", "offer"]
+__all__ = ["Applied", "Dropped", "Fixed", "fix", "objection", "offer", "proposals"]
 
 MAX_ROUNDS = 12
 STILL = "the finding would still be reported"
@@ -107,6 +107,33 @@ def offer(settings: Settings, request: Request, report: model.CheckReport, analy
     work = _Work(settings, request, frozenset(APPLICABILITY), analysis, report)
     work.round()
     return work.with_edits(report)
+
+
+def proposals(analysis: Analysis, finding: Finding) -> tuple[Fix, ...]:
+    """The edits that may repair one finding, untried, the best first."""
+    project = analysis.project
+
+    def everything() -> Iterable[SourceFile]:
+        return (source for path in project.files if (source := project.source(path)) is not None)
+
+    return tuple(each for each in propose(finding, Desk(_sources(analysis), everything)) if each.edits)
+
+
+def objection(
+    before: tuple[Analysis, model.CheckReport],
+    after: tuple[Analysis, model.CheckReport],
+    finding: Finding,
+    fix: Fix,
+) -> str:
+    """Why an edit does not help, from what was found without and with it; empty when it does."""
+    sources = _sources(before[0])
+    patch = Patch()
+    if not patch.add(fix.edits, sources, 0):
+        return "its edits overlap"
+    if any(not _parses(path, text, sources[path].text) for path, text in patch.texts(sources).items()):
+        return "the file would not parse"
+    wrong = _blame(before[0], after[0], (before[1], after[1]), patch, [_Try(finding, [fix], fix)])
+    return wrong[0][1] if wrong else ""
 
 
 @dataclass(slots=True)

@@ -75,6 +75,10 @@ class Project:
             self._sources[path] = self._read(path)
         return self._sources[path]
 
+    def read_so_far(self) -> dict[Path, SourceFile | None]:
+        """The files that were asked for, with their text."""
+        return dict(self._sources)
+
     def learned(self) -> tuple[dict[Path, str], dict[Path, str]]:
         """What reading has told so far, for a process that did not read these files itself."""
         return self.digests, self.refused

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from promptlint.catalog.names import load_names
-from promptlint.catalog.sdk import load_sdk
+from promptlint.catalog.sdk import Sdk, load_sdk
 from promptlint.catalog.sources import load_sources
 from promptlint.frontends.base import Project, TemplateReader, paused_collector
 from promptlint.frontends.python import frameworks
 from promptlint.frontends.python.index import Index
-from promptlint.frontends.python.parts import Part, read_parts, split
+from promptlint.frontends.python.parts import Found, Part, read_parts, split
 from promptlint.frontends.python.roots import Interpreter
 from promptlint.frontends.python.settle import settle
+from promptlint.frontends.python.warm import Warm
 from promptlint.ir import Reading, Unread
 
 __all__ = ["read"]
@@ -31,15 +32,20 @@ def read(
     templates: TemplateReader,
     extra_rules: tuple[Path, ...] = (),
     roots: frozenset[Path] | None = None,
+    warm: Warm | None = None,
+    going: Callable[[], None] = lambda: None,
 ) -> Reading:
     """Read every prompt that the project's Python files build; of `roots`, where they are given, only those that begin there.
 
-    Never raises for what a file holds.
+    `warm` gives what an earlier reading left and keeps what this one leaves; the whole project is then read in one part. `going` is
+    called from time to time with it, and may raise to end the reading. Nothing else is raised for what a file holds.
     """
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 6_000))
     try:
         with paused_collector():
+            if warm is not None:
+                return _read_warm(project, templates, extra_rules, warm, going)
             return _read(project, templates, extra_rules, roots)
     finally:
         sys.setrecursionlimit(limit)
@@ -59,7 +65,29 @@ def _read(
         paths = [path for path in share if _is_candidate(project, path, mark)]
         return Part(project, Interpreter(project, view, sdk, sources, names, templates, parts=len(shares)), paths)
 
-    found = read_parts(project, shares, make)
+    return _reading(project, read_parts(project, shares, make), sdk)
+
+
+def _read_warm(
+    project: Project, templates: TemplateReader, extra_rules: tuple[Path, ...], warm: Warm, going: Callable[[], None]
+) -> Reading:
+    sdk, sources, names = load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules)
+    index = warm.index(project)
+    going()
+    mark = frameworks.worth_parsing(sdk)
+    paths = [
+        path for path in index.files if warm.is_worth(project, path, lambda path: _is_candidate(project, path, mark))
+    ]
+    interpreter = Interpreter(project, index, sdk, sources, names, templates)
+    interpreter.memory = warm.memory
+    warm.memory.going = going
+    found = Part(project, interpreter, paths, warm).evaluate(())
+    warm.finish(project)
+    return _reading(project, [found], sdk)
+
+
+def _reading(project: Project, found: Sequence[Found], sdk: Sdk) -> Reading:
+    """What the parts gave, put together."""
     files = {file.path: file for part in found for file in part.files}
     options = [option for file in files.values() for option in file.options]
     edits = [edit for file in files.values() for edit in file.edits]

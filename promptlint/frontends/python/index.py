@@ -183,6 +183,23 @@ class Index:
         other._reset()
         return other
 
+    def take_over(self, known: Index) -> None:
+        """Keep the trees of an earlier index whose files have the very same source here."""
+        for path, (module, unread) in known._read.items():
+            if module is not None and path in self.files and self.project.source(path) is module.source:
+                self._read[path] = (module, unread)
+        if known.files.keys() == self.files.keys():
+            self._resolved = known._resolved
+
+    def asked(self, start: int = 0) -> tuple[Path, ...]:
+        """The files that this view was asked for, in order, from a number on."""
+        return tuple(itertools.islice(self._modules, start, None))
+
+    @property
+    def asked_number(self) -> int:
+        """How many files this view was asked for."""
+        return len(self._modules)
+
     # ---- names of modules
 
     def module_name(self, path: Path) -> str:

@@ -20,6 +20,7 @@ from promptlint.frontends.python.known import FileSurvey, Known
 from promptlint.frontends.python.roots import Interpreter
 from promptlint.frontends.python.settle import Sight, sight
 from promptlint.frontends.python.survey import survey
+from promptlint.frontends.python.warm import Warm
 from promptlint.ir import HistoryEdit, Unread
 
 __all__ = ["Found", "Part", "read_parts", "split"]
@@ -62,8 +63,11 @@ def split(paths: Sequence[tuple[Path, int]]) -> list[list[Path]]:
 class Part:
     """One part: surveyed first, then evaluated with what the other parts' surveys say."""
 
-    def __init__(self, project: Project, interpreter: Interpreter, paths: Sequence[Path]) -> None:
+    def __init__(
+        self, project: Project, interpreter: Interpreter, paths: Sequence[Path], warm: Warm | None = None
+    ) -> None:
         self.interpreter = interpreter
+        self.warm = warm
         self.index: Index = interpreter.index
         self.sdk: Sdk = interpreter.sdk
         self.given = {project.display(path) for path in project.given}
@@ -84,6 +88,9 @@ class Part:
         return Found(tuple(map(sight, drafts)), tuple(self.files.values()), tuple(self.index.unread))
 
     def _file(self, module: Module) -> FileFound:
+        return self._read_file(module) if self.warm is None else self.warm.found(module, self._read_file)
+
+    def _read_file(self, module: Module) -> FileFound:
         options = frameworks.switched(module, self.sdk)
         edits = history.edits(module.tree, module.source) if module.source.path in self.given else ()
         return FileFound(module.source.path, options, edits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from promptlint.catalog.names import words
@@ -30,6 +31,7 @@ from promptlint.frontends.python.values import (
     Template,
     Value,
 )
+from promptlint.frontends.python.warm import Memory
 from promptlint.ir import (
     Block,
     BlockKind,
@@ -169,6 +171,7 @@ class Interpreter(Hooks):
     def __init__(self, *arguments: Any, parts: int = 1) -> None:
         super().__init__(*arguments)
         self.allowance = (AMPLE if len(self.index.files) < AMPLE_FILES else ALLOWANCE) // parts
+        self.memory: Memory | None = None  # steps of an earlier reading, where there is one
         self._entered: set[tuple[int, int]] = set()
         self._sink_names = {path.rsplit(".", 1)[-1] for path in self.sdk.sinks}
         self._sink_names |= set(self._generics)
@@ -184,7 +187,7 @@ class Interpreter(Hooks):
     def run_roots(self, modules: Sequence[Module]) -> list[Draft]:
         """What every root of these files gives."""
         for module in modules:
-            self._name_constants(module)
+            self._step("constants", module, partial(self._name_constants, module))
         roots = [
             (self._rank(function, reasons), function)
             for module in modules
@@ -196,14 +199,24 @@ class Interpreter(Hooks):
         self._visit_all(roots)
         self._follow_callers()
         for module in modules:
-            if self._imports_sdk(module):
-                for root in self.hook_roots(module, self._receivers):
-                    self._guarded(module, root.line, root.name, root.run)
+            self._step("hooks", module, partial(self._module_hooks, module))
         for module in modules:
-            self._module_statements(module)
+            self._step("statements", module, partial(self._module_statements, module))
         for module in modules:
-            self._module_literals(module)
+            self._step("literals", module, partial(self._module_literals, module))
         return self.drafts
+
+    def _step(self, kind: str, owner: Module | FunctionInfo, run: Callable[[], None]) -> None:
+        """One step of the reading, which an earlier reading may have taken already."""
+        if self.memory is None:
+            run()
+        else:
+            self.memory.step(self, kind, owner, run)
+
+    def _module_hooks(self, module: Module) -> None:
+        if self._imports_sdk(module):
+            for root in self.hook_roots(module, self._receivers):
+                self._guarded(module, root.line, root.name, root.run)
 
     def _visit_all(self, roots: list[tuple[int, FunctionInfo]]) -> None:
         """Visit the roots in this order. Once the allowance is spent, those of the last rank are only counted."""
@@ -296,6 +309,9 @@ class Interpreter(Hooks):
 
     def visit(self, info: FunctionInfo) -> None:
         """Evaluate a function from outside, once for each class that it may run on."""
+        self._step("visit", info, partial(self._visit, info))
+
+    def _visit(self, info: FunctionInfo) -> None:
         receivers: list[Value | None] = []
         self._guarded(info.module, info.node.lineno, info.qualname, lambda: receivers.extend(self._receivers(info)))
         for receiver in receivers:
