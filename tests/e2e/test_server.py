@@ -187,8 +187,7 @@ RULES = "Answer from the manual and from nothing else, and say so when it is sil
 
 
 def ask(names: set[str], question: str):
-    order = list(names)
-    system = f"{order}\\n{RULES}"
+    system = f"Tools: {', '.join(names)}\\n{RULES}"
     return openai.OpenAI().chat.completions.create(
         model="gpt-4o", messages=[{"role": "system", "content": system}, {"role": "user", "content": question}]
     )
