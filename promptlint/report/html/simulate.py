@@ -53,6 +53,8 @@ def _sections(data: Data, tree: Branch | None) -> Iterator[Section]:
             "Each box is a run of tokens with which some prompts go on. What is blue was found in the cache, what is orange had to be computed. "
             "A box leads to its row in the table."
         )
+        if tree.prompt_tokens != data.get("prompt_tokens"):
+            note += " The tree holds the requests of the warm-up too, which no rate counts."
         yield Section("tree", "The radix tree of the prompts", icicle(tree, _unit(data)), note)
     if data.get("curve"):
         note = (
@@ -140,7 +142,7 @@ def _curve(data: Data) -> Markup:
 def _sums(rows: Data, title: str) -> Markup:
     shown = [
         (
-            f"{row.get('by')} {row.get('name')}" if "by" in row.value else row["replica"].show(),
+            f"{str(row.get('by')).replace('_', ' ')} {row.get('name')}" if "by" in row.value else row["replica"].show(),
             row["requests"].show(),
             row["prompt_tokens"].show(),
             row["cached_tokens"].show(),
