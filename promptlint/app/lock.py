@@ -66,21 +66,26 @@ def read(settings: Settings) -> dict[str, Locked]:
     try:
         data = json.loads(path.read_text("utf-8"))
         if data["schema"] != SCHEMA:
-            raise UserError(f"{path}: written for {data['schema']!r}; this version reads {SCHEMA!r}")
+            raise UserError(
+                f"{path}: written for {data['schema']!r}, this version reads {SCHEMA!r}; remove it to have it written anew"
+            )
         return {site: _locked(row) for site, row in data["call_sites"].items()}
     except FileNotFoundError:
         raise UserError(f"{path}: there is no lock; `promptlint show --write-lock` writes it") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path}: not a lock; `promptlint show --write-lock` writes it anew") from error
+        raise UserError(
+            f"{path}: not a lock (a merge conflict, perhaps); remove it, and `promptlint show --write-lock` writes it anew"
+        ) from error
 
 
 def _locked(row: Mapping[str, Any]) -> Locked:
-    read = Locked(str(row["cache_key"]), int(row["prefix_tokens"]), tuple(str(kind) for kind in row["blocks"]))
-    if len(row) != 3:
+    key, tokens, blocks = row["cache_key"], row["prefix_tokens"], row["blocks"]
+    fits = isinstance(key, str) and type(tokens) is int and isinstance(blocks, list)
+    if len(row) != 3 or not fits or not all(isinstance(kind, str) for kind in blocks):
         raise ValueError(row)
-    return read
+    return Locked(key, tokens, tuple(blocks))
 
 
 def write(report: CheckReport, settings: Settings, request: Request) -> Path:
@@ -107,10 +112,11 @@ def compare(report: CheckReport, settings: Settings, request: Request) -> Differ
     known = {site: row for site, row in read(settings).items() if _in_paths(site, settings, request)}
     found = _rows(report, settings, request)
     both = sorted(known.keys() & found.keys())
+    unread = {_from_root(site, settings, request) for site in report.call_sites if site.reading == "not"}
     return Differences(
         tuple((site, known[site], found[site]) for site in both if known[site].cache_key != found[site].cache_key),
         tuple(sorted(found.keys() - known.keys())),
-        tuple(sorted(known.keys() - found.keys())),
+        tuple(sorted(known.keys() - found.keys() - unread)),
     )
 
 

@@ -88,13 +88,27 @@ def test_writing_for_some_paths_keeps_the_rest(locked):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", '{"schema": "promptlint.lock/1", "call_sites": {"a": {}}}', '{"schema": "x"}']
+    "content",
+    [
+        "",
+        "[]",
+        '{"schema": "promptlint.lock/1", "call_sites": {"a": {}}}',
+        '{"schema": "promptlint.lock/1", "call_sites": {"a": {"cache_key": "k", "prefix_tokens": 1e400, "blocks": []}}}',
+        '{"schema": "promptlint.lock/1", "call_sites": {"a": {"cache_key": "k", "prefix_tokens": 1, "blocks": "tools"}}}',
+        '{"schema": "x"}',
+        "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> theirs\n",
+    ],
 )
 def test_a_lock_that_is_none(locked, content):
     (locked / "promptlint.lock").write_text(content)
-    done = check(locked)
-    assert done.returncode == 2
-    assert "promptlint.lock: " in done.stderr
+    for done in (check(locked), promptlint("show", "--no-cache", "--write-lock", cwd=locked)):
+        assert done.returncode == 2
+        assert done.stderr.startswith("promptlint: error: ")
+        assert "promptlint.lock: " in done.stderr
+        assert "remove it" in done.stderr
+    (locked / "promptlint.lock").unlink()  # what the message says
+    assert promptlint("show", "--no-cache", "--write-lock", cwd=locked).returncode == 0
+    assert check(locked).returncode == 0
 
 
 def test_no_lock(tmp_path):
