@@ -128,13 +128,21 @@ def _moved(missing: Iterable[KnownItem], new: Sequence[FindingItem], settings: S
     """New findings, by fingerprint, that would be known if they stood in a file that is gone: a renamed file or folder."""
     moved: dict[str, KnownItem] = {}
     for item in missing:
-        if (settings.root / item.path).exists():
+        if _exists(settings.root / item.path):
             continue
         for finding in new:
             if finding.fingerprint not in moved and _is_moved(item, finding):
                 moved[finding.fingerprint] = item
                 break
     return moved
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a file. A baseline may name what no system can hold: too long a name, or a zero byte in it."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _is_moved(item: KnownItem, finding: FindingItem) -> bool:

@@ -94,6 +94,15 @@ def test_paths_count_from_the_project_root(known):
     assert "1 known finding of the baseline" in done.stdout
 
 
+@pytest.mark.parametrize("path", ["x" * 5_000, "a\0b.py", "../../elsewhere.py"])
+def test_a_place_that_cannot_be_is_no_finding_here(known, path):
+    data = json.loads((known / "known.json").read_text())
+    data["findings"].append({**data["findings"][0], "path": path, "fingerprint": "0"})
+    (known / "known.json").write_text(json.dumps(data))
+    status, report = check(known, "--baseline", "known.json")
+    assert (status, report["findings"], report["baseline"]["known"]) == (0, [], 1)
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": "promptlint.baseline/1", "findings": [{"rule": 1}]}',
     '{"schema": "promptlint.baseline/2", "findings": []}', "\xff"])  # fmt: skip
 def test_what_is_no_baseline_is_refused(known, content):
