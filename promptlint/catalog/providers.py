@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -61,6 +62,9 @@ _FACTS: dict[str, type | tuple[type, ...]] = {
     "uncached_models": list,  # models without a price for cached tokens
     "note": str,
 }
+
+
+_COUNTS = {"block": 1, "minimum": 0, "max_breakpoints": 1, "lookback": 0, "route_tokens": 0, "overflow_rpm": 1}  # least
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +236,9 @@ def _page(path: Path, data: Mapping[str, Any], pages: Mapping[str, Provider]) ->
         raise UserError(f"{path}: a source needs url and date, the page verified.on: {error!r}") from error
     if not isinstance(verified, dt.date):
         raise UserError(f"{path}: verified.on: a date is expected, e.g. verified = {{ on = 2026-11-30 }}")
+    for key in ("words", "models", "hosts"):
+        if not isinstance(data.get(key, []), list) or not all(isinstance(word, str) for word in data.get(key, [])):
+            raise UserError(f"{path}: {key}: a list of words is expected")
     facts = dict(base.facts) if base else {}
     for key, row in data.get("fact", {}).items():
         facts[key] = _fact(path, key, row, sources)
@@ -265,9 +272,14 @@ def _fact(path: Path, key: str, row: Any, sources: Mapping[str, Source]) -> Fact
         raise UserError(f"{path}: fact.{key}: a table with `value` is expected")
     if unknown := set(row) - {"value", "models", "source", "confidence", "note", "conflict"}:
         raise UserError(f"{path}: fact.{key}: unknown keys {', '.join(sorted(unknown))}")
-    for value in (row["value"], *row.get("models", {}).values()):
+    models = row.get("models", {})
+    if not isinstance(models, dict):
+        raise UserError(f"{path}: fact.{key}: models: a table from a model's pattern to its value is expected")
+    for value in (row["value"], *models.values()):
         if not isinstance(value, _FACTS[key]) or (isinstance(value, bool) and _FACTS[key] is not bool):
             raise UserError(f"{path}: fact.{key}: {value!r} does not fit")
+        if (wanted := _expected(key, value)) is not None:
+            raise UserError(f"{path}: fact.{key}: {value!r} does not fit: {wanted}")
     confidence = row.get("confidence", "medium")
     if confidence not in CONFIDENCE:
         raise UserError(f"{path}: fact.{key}: confidence {confidence!r}: one of {', '.join(CONFIDENCE)} is expected")
@@ -281,6 +293,25 @@ def _fact(path: Path, key: str, row: Any, sources: Mapping[str, Source]) -> Fact
     return Fact(
         key, row["value"], row.get("models", {}), found, confidence, row.get("note", ""), row.get("conflict", "")
     )
+
+
+def _expected(key: str, value: Any) -> str | None:
+    """What a value of the right type has to be beyond that, if it is not: numbers that count or price something, lists of words, tables of numbers."""
+    if key in _COUNTS and value < _COUNTS[key]:
+        return f"{_COUNTS[key]} or more is expected"
+    if key in ("read", "write", "price") and not all(
+        map(_is_factor, value.values() if isinstance(value, dict) else [value])
+    ):
+        return "numbers from 0 on are expected"
+    if key == "ttl" and not all(type(seconds) is int and seconds >= 0 for seconds in value.values()):
+        return "whole seconds are expected, 0 where they are not published"
+    if isinstance(value, list) and key != "invalidation" and not all(isinstance(word, str) for word in value):
+        return "a list of words is expected"
+    return None
+
+
+def _is_factor(number: Any) -> bool:
+    return type(number) in (int, float) and math.isfinite(number) and number >= 0
 
 
 def page_for(provider: str, model: str = "", extra: tuple[Path, ...] = ()) -> Provider | None:

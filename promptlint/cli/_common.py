@@ -19,7 +19,16 @@ from promptlint.finding import PERSONAS
 if TYPE_CHECKING:
     from promptlint.report.model import UnsupportedItem
 
-__all__ = ["emit", "end_like", "settings_of", "settings_options", "use_color", "warn", "warn_unsupported"]
+__all__ = [
+    "emit",
+    "end_like",
+    "settings_of",
+    "settings_options",
+    "use_color",
+    "warn",
+    "warn_unsupported",
+    "with_own_rules",
+]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 MAX_WARNINGS = 20  # lines on stderr; the report holds them all
@@ -114,6 +123,14 @@ def settings_of(first: Path, given: dict[str, Any]) -> Any:
         if value is not None:
             changes[name] = absolute(value) if name == "cache_dir" else value
     return replace(settings, **changes)
+
+
+def with_own_rules(given: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Rule folders for a command without settings: those that the project around the current folder names, then those of the command line, which win."""
+    from promptlint.app.discovery import project_root
+    from promptlint.config import load_settings
+
+    return (*load_settings(project_root(Path.cwd())).extra_rules, *given)
 
 
 def _split(values: tuple[str, ...]) -> tuple[str, ...]:

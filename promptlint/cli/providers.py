@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from promptlint.cli._common import emit, warn
+from promptlint.cli._common import emit, warn, with_own_rules
 
 
 @click.command("providers")
@@ -17,7 +17,7 @@ from promptlint.cli._common import emit, warn
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     multiple=True,
     metavar="DIR",
-    help="Own rule folders whose providers/*.toml override facts.",
+    help="Own rule folders whose providers/*.toml override facts, beside those of the project's extra-rules.",
 )
 @click.option("--output-format", type=click.Choice(("text", "json")), default="text", help="text (default) or json.")
 @click.option(
@@ -36,6 +36,7 @@ def command(
     from promptlint.errors import UserError
     from promptlint.report import providers as report
 
+    extra_rules = with_own_rules(extra_rules)
     today = dt.datetime.now(tz=dt.UTC).date()
     pages = load_providers(extra_rules)
     chosen = list(pages.values())

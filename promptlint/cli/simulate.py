@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from promptlint.cli._common import emit, warn
+from promptlint.cli._common import emit, warn, with_own_rules
 
 _SERVERS = ("fcfs", "lpm", "dfs-weight", "lof", "priority")
 
@@ -133,7 +133,7 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     multiple=True,
     metavar="DIR",
-    help="Own rule folders whose providers/*.toml override a provider's terms.",
+    help="Own rule folders whose providers/*.toml override a provider's terms, beside those of the project's extra-rules.",
 )
 @click.option(
     "--per-request",
@@ -180,6 +180,7 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
         raise click.UsageError("Missing argument 'TRAFFIC...'.")
     source = click.get_current_context().get_parameter_source
     named = {name: value for name, value in given.items() if source(name) is ParameterSource.COMMANDLINE}
+    given["extra_rules"] = with_own_rules(given["extra_rules"])
     output, output_format = given.pop("output_file"), given.pop("output_format")
     with _progress() as progress:
         found = run(traffic, given, progress, tree=output_format == "html")

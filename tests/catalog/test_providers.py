@@ -142,6 +142,15 @@ def test_a_user_overrides_fact_by_fact(tmp_path):
         ('[fact]\nmode = { value = "token", source = "s" }\nread = { value = "0.1", source = "s" }\n', "does not fit"),
         ('[fact]\nmode = { value = "token", source = "s", confidence = "sure" }\n', "sure"),
         ('[fact]\nread = { value = 0.5, source = "s" }\n', "no mode"),
+        ('[fact]\nread = { value = inf, source = "s" }\n', "from 0 on"),
+        ('[fact]\nwrite = { value = { "5m" = "dear" }, source = "s" }\n', "from 0 on"),
+        ('[fact]\nprice = { value = { input = nan }, source = "s" }\n', "from 0 on"),
+        ('[fact]\nttl = { value = { "5m" = "x" }, source = "s" }\n', "whole seconds"),
+        ('[fact]\nttl = { value = { "5m" = -3 }, source = "s" }\n', "whole seconds"),
+        ('[fact]\nminimum = { value = 1024, models = { "m*" = -1 }, source = "s" }\n', "0 or more"),
+        ('[fact]\nmax_breakpoints = { value = 0, source = "s" }\n', "1 or more"),
+        ('[fact]\nrender_order = { value = [1], source = "s" }\n', "list of words"),
+        ('[fact]\nminimum = { value = 1, models = [1], source = "s" }\n', "a table from a model"),
     ],
 )
 def test_a_page_that_does_not_fit_is_refused(tmp_path, text, message):
@@ -152,6 +161,13 @@ def test_a_page_that_does_not_fit_is_refused(tmp_path, text, message):
     )
     (folder / "mine.toml").write_text(head + text)
     with pytest.raises(UserError, match=message):
+        load_providers((tmp_path,))
+
+
+def test_names_of_a_page_are_lists(tmp_path):
+    (tmp_path / "providers").mkdir()
+    (tmp_path / "providers" / "anthropic.toml").write_text('models = "claude*"\n')
+    with pytest.raises(UserError, match="models: a list of words"):
         load_providers((tmp_path,))
 
 
@@ -200,3 +216,20 @@ def test_command_json(capsys):
     assert data["schema"] == "promptlint.providers/1"
     assert [page["name"] for page in data["providers"]] == NAMES
     assert data["providers"][0]["facts"]["minimum"]["sources"]
+
+
+def test_the_project_s_own_terms_are_listed_and_replayed(tmp_path, monkeypatch, capsys):
+    own = tmp_path / "own" / "providers"
+    own.mkdir(parents=True)
+    (own / "anthropic.toml").write_text(
+        '[source]\nus = { url = "https://example.com/contract", date = "2026-12-01" }\n'
+        '[fact]\nread = { value = 0.0801, source = "us", confidence = "high" }\nmode = { value = "token", source = "us" }\n'
+        'minimum = { value = 0, models = { "claude*" = 0 }, source = "us" }\n'
+    )
+    (tmp_path / "promptlint.toml").write_text('extra-rules = ["own"]\n')
+    (tmp_path / "log.jsonl").write_text('{"tokens": [1, 2, 3, 4]}\n' * 2)
+    monkeypatch.chdir(tmp_path)
+    assert "0.0801" in run(capsys, "anthropic")
+    with pytest.raises(SystemExit):
+        cli.main(["simulate", "log.jsonl", "--engine", "anthropic", "--output-format", "json"])
+    assert json.loads(capsys.readouterr().out)["cached_tokens"] == 3
