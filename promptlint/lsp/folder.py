@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,10 +35,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A look, and the documents that it saw, by URI."""
+    """A look, and the documents that it saw, by URI. In the place of a `broken` one's text it saw the last text that could be parsed."""
 
     look: Look
     documents: Mapping[str, Document]
+    broken: frozenset[str] = frozenset()
     tried: dict[str, list[Any]] = field(default_factory=dict)  # edits that help, by the finding's fingerprint
 
 
@@ -61,6 +64,7 @@ class Folder:
     seen: Seen | None = None
     generation: int = 0  # of texts and files; a look at an older one is of no use
     problem: str = ""  # why there is nothing to see
+    _good: dict[str, str] = field(default_factory=dict)
     _live: Live | None = None
     _stale: set[Path] = field(default_factory=set)
     _relist: bool = False
@@ -75,6 +79,7 @@ class Folder:
         """A document was closed: the file on disk counts again."""
         if self.documents.pop(uri, None) is not None:
             self.generation += 1
+            self._good.pop(uri, None)
 
     def file_changed(self, path: Path, *, listed: bool) -> None:
         """A file changed on disk. `listed`: it came or went."""
@@ -92,9 +97,25 @@ class Folder:
         """Look at the project as it is now; on a thread of its own. Raises UserError for an unusable configuration, Stopped when the texts change."""
         generation, documents = self.generation, dict(self.documents)
         live = self._prepared()
-        overlay = {one.path: one.text for one in documents.values() if self._wanted(one, live)}
+        overlay = {}
+        broken = set()
+        for one in documents.values():
+            if self._wanted(one, live):
+                overlay[one.path] = self._parsable(one)
+                if overlay[one.path] != one.text:
+                    broken.add(one.uri)
         look = live.look(overlay, quick=quick, stop=lambda: self.generation != generation)
-        return Seen(look, documents)
+        return Seen(look, documents, frozenset(broken))
+
+    def _parsable(self, document: Document) -> str:
+        """The text; of a Python file that does not parse just now the last one that did, so that nothing vanishes in the middle of a word."""
+        known = self._good.get(document.uri)
+        if document.path.suffix != ".py" or known == document.text:
+            return document.text
+        if not _parses(document.text, newer=known is not None):
+            return document.text if known is None else known
+        self._good[document.uri] = document.text
+        return document.text
 
     def fork(self) -> Live:
         """A copy of the readings, for trying edits."""
@@ -121,3 +142,21 @@ class Folder:
         if not self.alone and document.saved and document.path.exists():
             return False
         return document.path.suffix.lower() in NEW_FILES
+
+
+def _parses(text: str, *, newer: bool) -> bool:
+    """Whether a text is Python; `newer`: also of a later version than ours, which takes longer to tell."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        if not newer:
+            return False
+        import libcst
+
+        try:
+            libcst.parse_module(text)
+        except Exception:  # noqa: BLE001  # libcst raises several kinds
+            return False
+    return True

@@ -201,16 +201,13 @@ class Server(LanguageServer):
 
     def _publish(self, folder: Folder, seen: Seen) -> None:
         """The diagnostics of all open documents whose text is still the one that was looked at."""
-        broken = {one.path for one in seen.look.report.unsupported if one.reason.startswith("syntax error")}
         for uri, document in seen.documents.items():
             now = folder.documents.get(uri)
             source = seen.look.source(document.path)
-            if now is None or now.version != document.version:
+            if now is None or now.version != document.version or uri in seen.broken:
                 continue
             rows: list[types.Diagnostic] = []
             if source is not None and document.path in seen.look.analysis.project.given:
-                if source.path in broken:
-                    continue
                 found = _of_file(seen, source.path)
                 rows = diagnostics(found, self.positions(source), lambda shown: self._locate(seen, shown))
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, rows, document.version))
@@ -247,7 +244,7 @@ class Server(LanguageServer):
         if seen is None:
             return None
         source = seen.look.source(seen.documents[uri].path)
-        return None if source is None else (seen, source, folder)
+        return None if source is None or uri in seen.broken else (seen, source, folder)
 
     async def run(self, work: Callable[[], _Answer]) -> _Answer:
         """Run something long on the thread of the looks."""

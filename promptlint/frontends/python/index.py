@@ -195,6 +195,10 @@ class Index:
         """The files that this view was asked for, in order, from a number on."""
         return tuple(itertools.islice(self._modules, start, None))
 
+    def unparsed(self) -> Iterator[Path]:
+        """The files that could not be parsed."""
+        return (path for path, (module, _) in self._read.items() if module is None)
+
     @property
     def asked_number(self) -> int:
         """How many files this view was asked for."""

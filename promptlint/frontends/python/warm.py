@@ -154,6 +154,8 @@ class Warm:
         changed = {path for path, source in self._sources.items() if project.source(path) is not source}
         if self._index is not None:
             new.take_over(self._index)
+            if any(path in changed for path in self._index.unparsed()):
+                self.forget()  # who would have read the file does not mention it
         self.memory.now = {}
         self.memory.changed = frozenset(project.display(path) for path in changed)
         self._index = new
