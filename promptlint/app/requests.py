@@ -14,7 +14,7 @@ from promptlint.caches.request import TOKEN_BYTES, Request, pack
 from promptlint.traffic.read import Problem
 from promptlint.traffic.record import CACHE_WRITE, INPUT, Place, Record, Unreadable
 
-__all__ = ["Render", "Renderer", "Requests", "Source", "TextTokens"]
+__all__ = ["Render", "Renderer", "Requests", "Source", "TextTokens", "repeats_id"]
 
 CHUNK = 256
 """Records that are rendered and tokenised together, so that each of the two finds its data still in the processor's caches."""
@@ -94,7 +94,8 @@ class Render(Protocol):
 class Requests:
     """The requests of traffic, in file order; each iteration reads anew (or, with `keep`, what the first one read).
 
-    Requests get their position as id, so that a repeated id cannot confuse two of them.
+    Requests get their position as id, so that a repeated id cannot confuse two of them; with `repeats` each one is a problem that is told. `made` is called with
+    each record that becomes a request.
 
     Attributes:
         problems: what could not be used, after an iteration: the reader's problems and our own.
@@ -112,12 +113,16 @@ class Requests:
         render: Render | None = None,
         need_times: bool = False,
         keep: bool = False,
+        made: Callable[[Record], None] | None = None,
+        repeats: bool = True,
     ) -> None:
         self.traffic = traffic
         self.as_blocks = as_blocks
         self.block_size = block_size
         self.render = render
         self.need_times = need_times
+        self._made_of = made
+        self._repeats = repeats
         self._keep = keep  # standard input can be read only once
         self._kept: list[Request | BlockRequest] | None = None
         self.problems: list[Problem] = []
@@ -179,11 +184,11 @@ class Requests:
                     late = late or record
                 latest = max(latest, record.timestamp)
             name: Hashable = record.given_id if record.given_id is not None else record.id or None
-            if name is not None:
+            if name is not None and self._repeats:
                 first = known.setdefault(name, record.place)
                 if first is not record.place and first != record.place:
                     where = f"line {first.line}" if first.file == record.place.file else str(first)
-                    self._note(record, f"repeats the id of {where}; both are replayed", "id")
+                    self._note(record, repeats_id(where), "id")
             chunk.append((record, name))
             if record.prompt is not None:
                 size += len(record.prompt)
@@ -218,6 +223,8 @@ class Requests:
             if not self._files or self._files[-1][1] is not place.file:
                 self._files.append((len(self._lines), place.file))
             self._lines.append(place.line)
+            if self._made_of is not None:
+                self._made_of(record)
             yield made
 
     def all_problems(self) -> list[Problem]:
@@ -293,6 +300,11 @@ class Requests:
         named = unknown.blocks(record.namespace, pages)
         answer = unknown.run(_limited(record.output_length or 0, "output_length"))
         return TextTokens(prompt, answer, _spelled(named, size))
+
+
+def repeats_id(where: str) -> str:
+    """The reason of a problem: a request has the id of an earlier one."""
+    return f"repeats the id of {where}; both are replayed"
 
 
 def _hash_pages(record: Record) -> list[Any] | None:

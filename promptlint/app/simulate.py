@@ -23,7 +23,7 @@ from promptlint.caches.request import Request
 from promptlint.errors import UserError
 from promptlint.report.simulate import SimulateReport
 
-__all__ = ["ENGINES", "VERSIONS", "Result", "Sampler", "Setup", "bottleneck", "simulate"]
+__all__ = ["ENGINES", "VERSIONS", "Result", "Sampler", "Setup", "bottleneck", "no_collector", "run_of", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ def simulate(
             setup, capacity=None if setup.capacity is None else max(setup.unit, round(setup.capacity * setup.sample))
         )
     sampler = Sampler(setup.sample) if setup.sample < 1 else None
-    run = BlockRun(setup, sampler) if setup.engine == "block-lru" else TokenRun(setup, sampler)
+    run = run_of(setup, sampler)
     order: list[Any] | None = [] if setup.schedule is not None else None
-    with _no_collector():
+    with no_collector():
         run.replay(_noted(requests if sampler is None else sampler(requests), order, progress))
     if not len(run.results):
         raise UserError("no request to replay" + (f" in the sample of {setup.sample:g}" if sampler is not None else ""))
@@ -64,8 +64,13 @@ def simulate(
     return Result(report, results, run.tally.refused)
 
 
+def run_of(setup: Setup, sampler: Sampler | None = None) -> BlockRun | TokenRun:
+    """A fresh run of the set-up."""
+    return BlockRun(setup, sampler) if setup.engine == "block-lru" else TokenRun(setup, sampler)
+
+
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def no_collector() -> Iterator[None]:
     """The caches leave no garbage in cycles, and a collector that walks millions of live nodes makes time quadratic."""
     was = gc.isenabled()
     gc.disable()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,19 @@ from promptlint.traffic.read import Problem, Traffic
 from promptlint.traffic.readers.base import Options
 from promptlint.traffic.record import Record
 
-__all__ = ["Found", "explain", "run", "stale", "unused"]
+__all__ = [
+    "Found",
+    "explain",
+    "observed_of",
+    "options_of",
+    "problem_rows",
+    "run",
+    "setup_of",
+    "stale",
+    "totals_of",
+    "unused",
+    "write_requests",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +102,9 @@ def run(
         given["engine"] = source.engine
     if given["curve"] is None:  # a page to look at has one, where there is one
         given["curve"] = tree and given["engine"] in ENGINES
-    setup = _setup(given["engine"], given)
+    setup = setup_of(given["engine"], given)
     if given["per_request"] is not None:  # better now than after the run
-        _write_requests(given["per_request"], [], [])
+        write_requests(given["per_request"], [], [])
     render = Renderer(given["render"], given["tokenizer"], marks=setup.is_provider)
     requests = _requests(source, setup, given, render)
     watched = Watched(requests) if tree else None
@@ -105,37 +117,60 @@ def run(
         raise
     problems = requests.all_problems()
     if given["per_request"] is not None:
-        _write_requests(given["per_request"], result.per_request, requests.ids)
+        write_requests(given["per_request"], result.per_request, requests.ids)
     for name, reason in result.refused:
         place = requests.place(name)
         problems.append(Problem(place.file, place.line, reason, "tokens"))
-    rows = tuple({"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems)
-    observed = _observed(requests.observed, result.per_request)
-    if observed is not None and setup.is_provider and len(requests.written) == result.report.requests:
-        # Comparable only where every request of the replay reports it.
-        observed["written_tokens"] = sum(requests.written.values())
+    rows = problem_rows(problems)
+    totals = totals_of(requests, result.per_request)
+    observed = observed_of(totals, provider=setup.is_provider, requests=result.report.requests)
     shares = None if watched is None else watched.tree(result, render, redact=given["redact"])
     return Found(replace(result.report, problems=rows, observed=observed), problems, shares)
 
 
-def _observed(
-    reported: Mapping[int, tuple[int, int]], expected: Iterable[tuple[Any, int, int]]
-) -> dict[str, Any] | None:
-    """What the log's usage fields say, beside what was expected of the same requests; None where no request reports both counts."""
+def problem_rows(problems: Iterable[Problem]) -> tuple[dict[str, Any], ...]:
+    """Problems as the report has them."""
+    return tuple({"file": one.file, "line": one.line, "field": one.field, "reason": one.reason} for one in problems)
+
+
+_NONE = (0,) * 7
+
+
+def totals_of(requests: Requests, expected: Iterable[tuple[Any, int, int]]) -> tuple[int, ...]:
+    """Sums over the requests whose usage fields give both counts: how many, prompt and cached tokens reported, prompt and cached tokens expected; then how
+    many requests report what was written, and its tokens.
+    """
+    reported = requests.observed
     if not reported:
-        return None
+        return _NONE
     rows = [(reported[name], prompt, cached) for name, prompt, cached in expected if name in reported]
-    if not rows:
+    return (
+        len(rows),
+        sum(row[0][0] for row in rows),
+        sum(row[0][1] for row in rows),
+        sum(row[1] for row in rows),
+        sum(row[2] for row in rows),
+        len(requests.written),
+        sum(requests.written.values()),
+    )
+
+
+def observed_of(totals: Sequence[int], *, provider: bool, requests: int) -> dict[str, Any] | None:
+    """What the log's usage fields say, beside what was expected of the same requests; None where no request reports both counts."""
+    count, prompt_tokens, cached_tokens, simulated, found, writes, written = totals
+    if not count:
         return None
-    prompt_tokens, cached_tokens = sum(row[0][0] for row in rows), sum(row[0][1] for row in rows)
-    simulated, found = sum(row[1] for row in rows), sum(row[2] for row in rows)
-    return {
-        "requests": len(rows),
+    observed = {
+        "requests": count,
         "prompt_tokens": prompt_tokens,
         "cached_tokens": cached_tokens,
         "hit_rate": cached_tokens / prompt_tokens if prompt_tokens else 0.0,
         "expected_hit_rate": found / simulated if simulated else 0.0,
     }
+    if provider and writes == requests:
+        # Comparable only where every request of the replay reports it.
+        observed["written_tokens"] = written
+    return observed
 
 
 def _derived(given: Mapping[str, Any]) -> Any:
@@ -156,7 +191,8 @@ def _derived(given: Mapping[str, Any]) -> Any:
     )
 
 
-def _setup(engine: str, given: Mapping[str, Any]) -> Setup:
+def setup_of(engine: str, given: Mapping[str, Any]) -> Setup:
+    """What the options say is to be simulated. Raises UserError."""
     tokens, replicas = given["capacity_tokens"], given["replicas"]
     service: dict[str, Any] = {}
     if given["gpu"]:
@@ -204,6 +240,11 @@ def _service_time(derived: Any) -> Callable[[Any], float]:
 
 
 def _traffic(paths: tuple[str, ...], given: Mapping[str, Any]) -> Traffic:
+    return Traffic(list(paths), format=given["format_name"], strict=given["strict"], options=options_of(given))
+
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """What the command line says about the input. Raises UserError."""
     tools = None
     if given["tools"] is not None:
         try:
@@ -214,8 +255,7 @@ def _traffic(paths: tuple[str, ...], given: Mapping[str, Any]) -> Traffic:
             raise UserError(f"{given['tools']}: not a JSON list of tools")
     # For vllm --block-size is the engine's; hashed blocks then keep the size of their format.
     size = None if given["engine"] == "vllm" else given["block_size"]
-    options = Options(tools=tools, block_size=size)
-    return Traffic(list(paths), format=given["format_name"], strict=given["strict"], options=options)
+    return Options(tools=tools, block_size=size)
 
 
 class _Peeked:
@@ -256,11 +296,12 @@ def _requests(source: Source, setup: Setup, given: Mapping[str, Any], render: Re
     )
 
 
-def _write_requests(path: Path, rows: Iterable[tuple[Any, int, int]], ids: list[Any]) -> None:
+def write_requests(path: Path, rows: Iterable[tuple[Any, int, int]], ids: Sequence[Any] | None) -> None:
+    """A JSON line for each request; `ids` gives the id of a number, None where the rows have it. Raises UserError."""
     try:
         with path.open("w", encoding="utf-8") as file:
             for name, prompt, cached in rows:
-                row = {"id": ids[name], "prompt_tokens": prompt, "cached_tokens": cached}
+                row = {"id": name if ids is None else ids[name], "prompt_tokens": prompt, "cached_tokens": cached}
                 file.write(json.dumps(row) + "\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error

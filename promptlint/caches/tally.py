@@ -43,6 +43,14 @@ class Sums:
         self.evicted_tokens += outcome.evicted_tokens
         self.units += outcome.prompt_tokens // unit
 
+    def merge(self, other: Sums) -> None:
+        """Add what was counted elsewhere."""
+        for name in self.__slots__:
+            if name != "written_at":
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, tokens in other.written_at.items():
+            self.written_at[name] = self.written_at.get(name, 0) + tokens
+
     @property
     def hit_rate(self) -> float:
         """Cached prompt tokens over all prompt tokens."""

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from promptlint.cli._common import emit, warn, with_own_rules
+from promptlint.cli._runner import on_ray, runner_options
 
 _SERVERS = ("fcfs", "lpm", "dfs-weight", "lof", "priority")
 
@@ -156,6 +157,7 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
 )
 @click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
 @click.option("--redact/--no-redact", default=False, help="In html: no text of the prompts as names of branches.")
+@runner_options
 @click.option(
     "--output-format",
     type=click.Choice(("text", "json", "html")),
@@ -182,8 +184,12 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
     named = {name: value for name, value in given.items() if source(name) is ParameterSource.COMMANDLINE}
     given["extra_rules"] = with_own_rules(given["extra_rules"])
     output, output_format = given.pop("output_file"), given.pop("output_format")
-    with _progress() as progress:
-        found = run(traffic, given, progress, tree=output_format == "html")
+    with on_ray(given) as job:
+        if job is not None:
+            found = _distributed(traffic, given, job, output_format)
+        else:
+            with _progress() as progress:
+                found = run(traffic, given, progress, tree=output_format == "html")
     warn(unused(found.report.engine, named))
     warn(stale(found.report.engine, given, dt.datetime.now(tz=dt.UTC).date()))
     warn([str(problem) for problem in found.problems])
@@ -194,6 +200,18 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
     else:
         emit(report.json(found.report) if output_format == "json" else report.text(found.report), output)
     return 0
+
+
+def _distributed(traffic: tuple[str, ...], given: dict[str, Any], job: Any, output_format: str) -> Any:
+    from promptlint.distributed.simulate import run
+    from promptlint.errors import UserError
+
+    if output_format == "html":
+        raise UserError("--output-format html draws the tree of all prompts: without --runner ray")
+    found, why = run(traffic, given, job)
+    if why is not None:
+        warn([f"tokenised by many workers, simulated by one: {why}"])
+    return found
 
 
 @contextmanager

@@ -47,11 +47,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file. `name` is what messages print; `path` is None for standard input. `named`: given by the user, not found in a folder."""
+    """One input file. `name` is what messages print; `path` is None for standard input. `named`: given by the user, not found in a folder.
+
+    `line`: the number of its first line; above 1 it is a later part of a file of JSON lines.
+    """
 
     name: str
     path: Path | None
     named: bool = True
+    line: int = 1
 
     def open(self) -> BinaryIO:
         """The decompressed bytes. Raises Broken when the file cannot be opened, or needs a decompressor that is not there.

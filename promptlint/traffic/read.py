@@ -25,7 +25,7 @@ from promptlint.traffic.readers import by_name, file_formats, format_of
 from promptlint.traffic.readers.base import Format, Options
 from promptlint.traffic.record import Place, Record, Unreadable
 
-__all__ = ["Problem", "Traffic", "load"]
+__all__ = ["Problem", "Traffic", "load", "splits_into_lines"]
 
 _SNIFF = 1 << 16
 
@@ -63,13 +63,17 @@ class Traffic:
     skipped: int = 0
 
     def __iter__(self) -> Iterator[Record]:
+        self.paths = list(self.paths)
+        return self.read(files.sources(self.paths))
+
+    def read(self, sources: Iterable[Source]) -> Iterator[Record]:
+        """The records of these sources, whatever `paths` says."""
         self.problems.clear()
         self.formats.clear()
         self.notes.clear()
         self.skipped = 0
         wanted = None if self.format == "auto" else by_name(self.format)
-        self.paths = list(self.paths)
-        for source in files.sources(self.paths):
+        for source in sources:
             for record in self._file(source, wanted):
                 self.formats[record.format] += 1
                 for note in record.notes:
@@ -90,6 +94,9 @@ class Traffic:
             self.problem(Place(source.name), str(error))
             return
         with stream:
+            if source.line > 1:
+                yield from self._json(source, stream, wanted)
+                return
             try:
                 head = _peek(stream)
             except Broken as error:
@@ -111,9 +118,9 @@ class Traffic:
 
     def _json(self, source: Source, stream: BinaryIO, wanted: Format | None) -> Iterator[Record]:
         """JSON lines; or one JSON document, when its first line alone is none."""
-        number = 0
+        number = source.line - 1
         try:
-            for row in files.lines(stream):
+            for row in files.lines(stream, first=source.line):
                 number = row.number
                 place = Place(source.name, number)
                 if row.data is None:
@@ -235,6 +242,25 @@ class Traffic:
             self.problem(Place(source.name), str(error))
         except Unreadable as error:
             self.problem(Place(source.name), error.reason, error.field)
+
+
+def splits_into_lines(source: Source) -> bool:
+    """Whether each line of a file is read by itself, so that parts of it that begin with a line can be read apart: plain JSON lines."""
+    try:
+        if source.path is None:
+            return False
+        with source.path.open("rb") as plain:
+            if plain.read(1) not in {b"{", b"\xef", b" ", b"\t"}:  # also no archive
+                return False
+        with source.open() as stream:
+            head = _peek(stream)
+            first = next(files.lines(stream), None)
+    except (OSError, Broken):
+        return False
+    if file_formats.sniff(source.name, head) is not None or first is None or first.data is None:
+        return False
+    data = first.data.removeprefix(b"\xef\xbb\xbf")
+    return _looks_like_json(data.lstrip(b" \t")) and not _unfinished(data)
 
 
 def _looks_like_json(data: bytes) -> bool:

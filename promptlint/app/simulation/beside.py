@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from promptlint.app.simulation.setup import Setup
-from promptlint.caches.bounds import Bounds
+from promptlint.caches.bounds import Bounds, BoundTokens
 from promptlint.caches.request import TOKEN_BYTES, Request
 from promptlint.caches.tally import Sums
 
@@ -37,6 +37,7 @@ class Beside:
             policies.add(setup.eviction)
         self._others = {name: (cache(self._capacity, name), Sums()) for name in sorted(policies)}
         self._own = setup.eviction
+        self._absorbed = [0, 0, 0]
 
     def watching(self, requests: Iterable[Request]) -> Iterator[Request]:
         """The requests, each seen here first; those that do not fit are left out, as in the run itself."""
@@ -53,6 +54,17 @@ class Beside:
                         sums.add(outcome, self._unit)
             yield request
 
+    def partial(self) -> list[int]:
+        """The bounds of some of the requests under memory without limit, tokens."""
+        tokens = self._bounds.tokens()
+        assert self._capacity is None
+        assert tokens.depth_first is not None
+        return [tokens.content, tokens.capacity, tokens.depth_first]
+
+    def absorb(self, partial: Sequence[int]) -> None:
+        """Add the bounds of other requests, which share nothing with these."""
+        self._absorbed = [one + other for one, other in zip(self._absorbed, partial, strict=True)]
+
     def judge(self, reached: Sums) -> tuple[dict[str, float | None], str | None]:
         """The bounds by the run's denominator, and the bottleneck of the run.
 
@@ -67,13 +79,16 @@ class Beside:
         if not sums.prompt_tokens:
             return {}, None
         tokens = self._bounds.tokens()
-        bounds = {
+        if any(self._absorbed):
+            content, capacity, once = self._absorbed
+            tokens = BoundTokens(tokens.content + content, tokens.capacity + capacity, once + (tokens.depth_first or 0))
+        bounds: dict[str, float | None] = {
             "content": self._share(tokens.content, sums),
             "capacity": self._share(tokens.capacity, sums),
             "depth_first": None if tokens.depth_first is None else self._share(tokens.depth_first, sums),
         }
-        content = tokens.content / sums.prompt_tokens
-        return bounds, bottleneck(reached.hit_rate, plain, content, rates.values())
+        allowed = tokens.content / sums.prompt_tokens
+        return bounds, bottleneck(reached.hit_rate, plain, allowed, rates.values())
 
 
 def bottleneck(reached: float, plain: float, content: float, others: Iterable[float]) -> str:

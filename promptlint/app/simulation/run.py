@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from promptlint.app.simulation.sample import Sampler
@@ -66,6 +67,18 @@ class Run:
             sums = self._sessions.setdefault(self._sampler.key(request), [0, 0])
             sums[0] += outcome.prompt_tokens
             sums[1] += outcome.cached_tokens
+
+    def partial(self) -> dict[str, Any]:
+        """What a run over some of the requests counted, as JSON values for `absorb`. Whole numbers: nothing is rounded on the way."""
+        groups = [[*label, asdict(sums)] for label, sums in self.tally.groups.items()]
+        return {"total": asdict(self.tally.total), "groups": groups, "served": self.tally.served}
+
+    def absorb(self, partial: Mapping[str, Any]) -> None:
+        """Add what a run over other requests counted, which no request of this one could have changed."""
+        self.tally.total.merge(Sums(**partial["total"]))
+        for kind, name, sums in partial["groups"]:
+            self.tally.groups.setdefault((kind, name), Sums()).merge(Sums(**sums))
+        self.tally.served += partial["served"]
 
     def sampling(self) -> Sampling | None:
         """The standard error of a ratio of sums over sampled sessions (Cochran, Sampling Techniques, 6.4)."""

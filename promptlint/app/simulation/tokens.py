@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from promptlint.app.simulation.beside import Beside
@@ -43,6 +43,7 @@ class TokenRun(Run):
         self._apart = setup.replicas > 1
         self.replica_sums = [Sums() for _ in range(setup.replicas)] if self._apart else [self.tally.total]
         self.stats: dict[str, int] = {}
+        self._spilled = 0  # of runs that were absorbed
         self._routed = False  # whether a request gave a routing key
         self._caches: list[Any] = []  # of a run without a scheduler
         self._waits: list[float] = []
@@ -61,6 +62,20 @@ class TokenRun(Run):
 
         assert self._provider is not None
         return ProviderCache(self._provider, ttl=setup.ttl, delay=setup.delay, overflow=setup.overflow)
+
+    def partial(self) -> dict[str, Any]:
+        bounds = None if self._beside is None else self._beside.partial()
+        spilled = sum(getattr(cache, "spilled", 0) for cache in self._caches)
+        own = {"depth_first": self._depth_first, "routed": self._routed, "bounds": bounds, "spilled": spilled}
+        return super().partial() | own
+
+    def absorb(self, partial: Mapping[str, Any]) -> None:
+        super().absorb(partial)
+        self._depth_first += partial["depth_first"]
+        self._routed = self._routed or partial["routed"]
+        self._spilled += partial["spilled"]
+        if self._beside is not None:
+            self._beside.absorb(partial["bounds"])
 
     def scheduler(self, cache: Any) -> Scheduler:
         setup = self.setup
@@ -175,7 +190,7 @@ class TokenRun(Run):
                 settings["low_confidence"] = " and ".join(weak)
             if self._provider.routing_needed and not self._routed:
                 settings["routing"] = "one machine, as with a routing key: an upper bound"
-            if spilled := sum(cache.spilled for cache in self._caches):
+            if spilled := sum((cache.spilled for cache in self._caches), self._spilled):
                 settings["overflow"] = f"{spilled:,} requests above {self._provider.overflow_rpm} a minute"
         if setup.replicas > 1:
             settings |= {"replicas": setup.replicas, "router": setup.router}
