@@ -57,6 +57,6 @@ def _names(render: Renderer) -> Name | None:
         lead = tokenizers.spelled(used[0], unpack(before))
         text = lead + tokenizers.spelled(used[0], unpack(run[: _TOKENS * TOKEN_BYTES]))
         shown = snippet(text, len(lead), min(len(lead) + _LENGTH, len(text)), around=0)
-        return " ".join(shown.split())
+        return " ".join(shown.split()) + ("…" if len(text) - len(lead) > _LENGTH else "")
 
     return name

@@ -44,7 +44,7 @@ def prompt_bar(blocks: Sequence[Any], prompt_tokens: int, prefix: int, label: st
                 "svg",
                 tag("title", f"{words}: {block['volatility']}, {count(block['tokens'], 'token')}"),
                 tag("rect", class_=f"block v-{block['volatility']}", width="100%", height=BAR),
-                _label(block, width),
+                _label(block, width, 16 if 0 <= prefix - begin < 0.02 * whole else 7),
                 x=_pc(100 * begin / whole),
                 y=14,
                 width=_pc(100 * width),
@@ -65,12 +65,12 @@ def prompt_bar(blocks: Sequence[Any], prompt_tokens: int, prefix: int, label: st
     )  # fmt: skip
 
 
-def _label(block: Any, width: float) -> Markup | None:
-    """The kind of a block, where a page of usual width has room for it; on a telephone only in wide blocks."""
+def _label(block: Any, width: float, x: int) -> Markup | None:
+    """The kind of a block, `x` pixels within it, where a page of usual width has room for it; on a telephone only in wide blocks."""
     if width < (len(block["kind"]) * 7 + 14) / 1000:
         return None
     narrow = " narrow" if width < 0.25 else ""
-    return tag("text", block["kind"], x=7, y=22, class_=f"on v-{block['volatility']}{narrow}")
+    return tag("text", block["kind"], x=x, y=22, class_=f"on v-{block['volatility']}{narrow}")
 
 
 def legend() -> Markup:
