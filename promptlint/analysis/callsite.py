@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from promptlint.analysis.assumptions import Assumptions
@@ -87,14 +87,16 @@ def describe(rendered: Rendered) -> CallSite:
     )
 
 
-def call_sites(prompts: tuple[Prompt, ...], assumptions: Assumptions) -> tuple[CallSite, ...]:
-    """All call sites, in the order of the prompts. Equal ids are told apart by `#2`, `#3` and so on."""
+def call_sites(
+    prompts: tuple[Prompt, ...], assumptions: Assumptions, make: Callable[[Prompt, str], CallSite] | None = None
+) -> tuple[CallSite, ...]:
+    """All call sites, in the order of the prompts. Equal ids are told apart by `#2`, `#3` and so on. `make`: gives that of a prompt and an id."""
     seen: dict[str, int] = {}
     sites = []
     for prompt in prompts:
         seen[prompt.id] = number = seen.get(prompt.id, 0) + 1
         site_id = prompt.id if number == 1 else f"{prompt.id}#{number}"
-        sites.append(describe(render(prompt, assumptions, site_id)))
+        sites.append(make(prompt, site_id) if make is not None else describe(render(prompt, assumptions, site_id)))
     return tuple(sites)
 
 

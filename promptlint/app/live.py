@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from promptlint.analysis import Assumptions, CallSite, call_sites
+from promptlint.analysis.callsite import describe
+from promptlint.analysis.render import render
 from promptlint.app import check as checking
 from promptlint.app.check import Analysis, Request
 from promptlint.app.discovery import Discovery
@@ -20,7 +23,7 @@ from promptlint.checks.runner import run
 from promptlint.config import Settings
 from promptlint.frontends.base import Project, paused_collector
 from promptlint.frontends.python.warm import Warm
-from promptlint.ir import Reading, blocks_of, text_of
+from promptlint.ir import Prompt, Reading, blocks_of, text_of
 from promptlint.report import model
 from promptlint.source import SourceFile
 
@@ -56,6 +59,8 @@ class Live:
         self._refused: dict[Path, str] = {}
         self._overlay: dict[Path, str] = {}
         self._warm = Warm()
+        self._assumed: Assumptions | None = None
+        self._described: dict[tuple[int, str], CallSite] = {}
         self._alone: dict[str, Reading] = {}
         self._alone_sources: dict[str, SourceFile | None] = {}
 
@@ -67,6 +72,7 @@ class Live:
         other._refused = dict(self._refused)
         other._overlay = dict(self._overlay)
         other._warm = self._warm.fork()
+        other._assumed, other._described = self._assumed, dict(self._described)
         other._alone = dict(self._alone)
         other._alone_sources = dict(self._alone_sources)
         return other
@@ -117,10 +123,27 @@ class Live:
             assumptions = checking.assumptions_of(settings)
             order = layouts(project, reading.prompts, settings.tokenizer, settings.chat_template)
             assumptions = replace(assumptions, layouts=order)
-            result = run(reading, rules, assumptions)
+            result = run(reading, rules, assumptions, self._sites(reading, assumptions))
             going()
             analysis = Analysis(project, discovery, reading, result, assumptions, rules)
             return Look(checking.report_of(settings, request, analysis), analysis, not quick)
+
+    def _sites(self, reading: Reading, assumptions: Assumptions) -> tuple[CallSite, ...]:
+        """The call sites; of a prompt that is the very same as before, the one of before with all that was computed for it."""
+        before = self._described if self._assumed == assumptions else {}
+        now: dict[tuple[int, str], CallSite] = {}
+
+        def make(prompt: Prompt, site_id: str) -> CallSite:
+            key = id(prompt), site_id
+            found = before.get(key)
+            if found is None or found.prompt is not prompt:
+                found = describe(render(prompt, assumptions, site_id))
+            now[key] = found
+            return found
+
+        sites = call_sites(reading.prompts, assumptions, make)
+        self._assumed, self._described = assumptions, now
+        return sites
 
     def _project(self, discovery: Discovery, overlay: Mapping[Path, str]) -> Project:
         """The files with these texts. A text that is as it was keeps its object: what was read from it still holds."""

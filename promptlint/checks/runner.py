@@ -35,12 +35,14 @@ class CheckResult:
     raised: tuple[Finding, ...] = ()  # all that a check said, also of values for which another rule speaks
 
 
-def run(reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions) -> CheckResult:
+def run(
+    reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions, sites: tuple[CallSite, ...] | None = None
+) -> CheckResult:
     """All findings of the rules. Filtering by persona, confidence and suppressions is the caller's business.
 
-    Raises UserError for a rule page whose check or params do not fit.
+    `sites`: the call sites of the reading, where they are known. Raises UserError for a rule page whose check or params do not fit.
     """
-    sites = call_sites(reading.prompts, assumptions)
+    sites = call_sites(reading.prompts, assumptions) if sites is None else sites
     context = Context(reading, sites, assumptions)
     raised: list[tuple[int, Raised]] = []
     for rule in rules.values():

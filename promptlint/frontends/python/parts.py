@@ -85,7 +85,11 @@ class Part:
         for module in self.index.parsed:
             if module.path not in self.files:
                 self.files[module.path] = self._file(module)
-        return Found(tuple(map(sight, drafts)), tuple(self.files.values()), tuple(self.index.unread))
+        return Found(
+            tuple(map(sight if self.warm is None else self.warm.sight, drafts)),
+            tuple(self.files.values()),
+            tuple(self.index.unread),
+        )
 
     def _file(self, module: Module) -> FileFound:
         return self._read_file(module) if self.warm is None else self.warm.found(module, self._read_file)

@@ -24,6 +24,7 @@ from promptlint.source import SourceFile
 if TYPE_CHECKING:
     from promptlint.frontends.python.parts import FileFound
     from promptlint.frontends.python.roots import Interpreter
+    from promptlint.frontends.python.settle import Sight
     from promptlint.frontends.python.sinks import Draft
 
 __all__ = ["Memory", "Warm"]
@@ -132,6 +133,7 @@ class Warm:
         self.memory = Memory()
         self.files: dict[Path, tuple[Module, FileFound]] = {}
         self.worth: dict[Path, tuple[SourceFile | None, bool]] = {}  # may it hold a root?
+        self.sights: dict[int, tuple[Draft, Sight]] = {}
         self._index: Index | None = None
         self._sources: dict[Path, SourceFile | None] = {}
 
@@ -140,6 +142,7 @@ class Warm:
         other = copy.copy(self)
         other.memory = Memory(dict(self.memory.kept))
         other.files = dict(self.files)
+        other.sights = dict(self.sights)
         other.worth = dict(self.worth)
         other._sources = dict(self._sources)
         return other
@@ -164,6 +167,8 @@ class Warm:
     def finish(self, project: Project) -> None:
         """The reading is complete: its steps count from now on."""
         self.memory.kept, self.memory.now = self.memory.now, {}
+        alive = {id(draft) for kept in self.memory.kept.values() for draft in kept.drafts}
+        self.sights = {key: row for key, row in self.sights.items() if key in alive}
         self._sources = project.read_so_far()
 
     def is_worth(self, project: Project, path: Path, look: Callable[[Path], bool]) -> bool:
@@ -172,6 +177,15 @@ class Warm:
         known = self.worth.get(path)
         if known is None or known[0] is not source:
             known = self.worth[path] = (source, look(path))
+        return known[1]
+
+    def sight(self, draft: Draft) -> Sight:
+        """What settling needs of a draft; of a kept draft the very same object."""
+        known = self.sights.get(id(draft))
+        from promptlint.frontends.python.settle import sight
+
+        if known is None or known[0] is not draft:
+            known = self.sights[id(draft)] = (draft, sight(draft))
         return known[1]
 
     def found(self, module: Module, make: Callable[[Module], FileFound]) -> FileFound:
