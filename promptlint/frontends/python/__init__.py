@@ -60,10 +60,10 @@ def _read(
     shares = split([(path, _size(project, path)) for path in wanted])
     mark = frameworks.worth_parsing(sdk)
 
-    def make(share: Sequence[Path]) -> Part:
+    def make(share: float, files: Sequence[Path]) -> Part:
         view = index.sibling()
-        paths = [path for path in share if _is_candidate(project, path, mark)]
-        return Part(project, Interpreter(project, view, sdk, sources, names, templates, parts=len(shares)), paths)
+        paths = [path for path in files if _is_candidate(project, path, mark)]
+        return Part(project, Interpreter(project, view, sdk, sources, names, templates, share=share), paths)
 
     return _reading(project, read_parts(project, shares, make), sdk)
 

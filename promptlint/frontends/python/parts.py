@@ -26,7 +26,8 @@ from promptlint.ir import HistoryEdit, Unread
 __all__ = ["Found", "Part", "read_parts", "split"]
 
 PARTED = 300  # files from which a project is read in parts: below, starting a process costs more than it saves
-PARTS = 2
+SHARES = (0.35, 0.65)
+"""What each part has of the files' bytes and of the allowance. The first is read by the process that also finds the files, judges the prompts and reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +48,17 @@ class Found:
     unread: tuple[Unread, ...]
 
 
-def split(paths: Sequence[tuple[Path, int]]) -> list[list[Path]]:
-    """The parts of a project, neighbours together, of about the same size in bytes. One part where there are few files."""
+def split(paths: Sequence[tuple[Path, int]]) -> list[tuple[float, list[Path]]]:
+    """The parts of a project, neighbours together, each with its share of the allowance. One part where there are few files."""
     if len(paths) < PARTED:
-        return [[path for path, _ in paths]]
-    half = sum(size for _, size in paths) / PARTS
-    parts: list[list[Path]] = [[] for _ in range(PARTS)]
+        return [(1.0, [path for path, _ in paths])]
+    parts: list[tuple[float, list[Path]]] = [(share, []) for share in SHARES]
+    border = SHARES[0] * sum(size for _, size in paths)
     seen = 0
     for path, size in paths:
-        parts[min(int(seen / half), PARTS - 1) if half else 0].append(path)
+        parts[0 if seen < border else 1][1].append(path)
         seen += size
-    return [part for part in parts if part]
+    return [part for part in parts if part[1]]
 
 
 class Part:
@@ -101,28 +102,28 @@ class Part:
 
 
 def read_parts(
-    project: Project, shares: Sequence[Sequence[Path]], make: Callable[[Sequence[Path]], Part]
+    project: Project, shares: Sequence[tuple[float, Sequence[Path]]], make: Callable[[float, Sequence[Path]], Part]
 ) -> list[Found]:
     """What each part gave, in order. The first is read here and the others in processes of their own, where there are cores for them.
 
     A process that dies loses nothing: its part is read here.
     """
     if len(shares) == 1:
-        return [make(shares[0]).evaluate(())]
+        return [make(*shares[0]).evaluate(())]
     with ExitStack() as stack:
         helpers: dict[int, workers.Worker] = {}
         for number in range(1, min(len(shares), workers.cores())):
-            worker = workers.start(lambda channel, share=shares[number]: _serve(project, make(share), channel))  # type: ignore[misc]
+            worker = workers.start(lambda channel, share=shares[number]: _serve(project, make(*share), channel))  # type: ignore[misc]
             if worker is not None:
                 helpers[number] = stack.enter_context(worker)
-        parts = {number: make(share) for number, share in enumerate(shares) if number not in helpers}
+        parts = {number: make(*share) for number, share in enumerate(shares) if number not in helpers}
         surveys = {number: part.survey() for number, part in parts.items()}
         for number, worker in list(helpers.items()):
             try:
                 surveys[number] = worker.receive()
             except workers.LostError:
                 del helpers[number]
-                parts[number] = make(shares[number])
+                parts[number] = make(*shares[number])
                 surveys[number] = parts[number].survey()
 
         def others(number: int) -> list[FileSurvey]:
@@ -133,14 +134,14 @@ def read_parts(
                 worker.send(others(number))
             except workers.LostError:
                 del helpers[number]
-                parts[number] = make(shares[number])
+                parts[number] = make(*shares[number])
         found = {number: part.evaluate(others(number)) for number, part in parts.items()}
         for number, worker in helpers.items():
             try:
                 found[number], learned = worker.receive()
                 project.learn(learned)
             except workers.LostError:
-                found[number] = make(shares[number]).evaluate(others(number))
+                found[number] = make(*shares[number]).evaluate(others(number))
     return [found[number] for number in range(len(shares))]
 
 

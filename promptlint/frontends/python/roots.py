@@ -168,9 +168,9 @@ class Interpreter(Hooks):
 
     strict = False
 
-    def __init__(self, *arguments: Any, parts: int = 1) -> None:
+    def __init__(self, *arguments: Any, share: float = 1.0) -> None:
         super().__init__(*arguments)
-        self.allowance = (AMPLE if len(self.index.files) < AMPLE_FILES else ALLOWANCE) // parts
+        self.allowance = int((AMPLE if len(self.index.files) < AMPLE_FILES else ALLOWANCE) * share)
         self.memory: Memory | None = None  # steps of an earlier reading, where there is one
         self._entered: set[tuple[int, int]] = set()
         self._sink_names = {path.rsplit(".", 1)[-1] for path in self.sdk.sinks}
