@@ -115,7 +115,7 @@ def _source(finding: FindingItem) -> Markup:
 
 
 def _place(path: str, line: int, column: int, note: str) -> Markup:
-    return tag("li", tag("code", f"{path}:{line}:{column}"), " ", note)
+    return tag("li", tag("code", f"{path}:{line}:{column}"), " ", prose(note))
 
 
 def _sites(report: CheckReport, data: Data, places: dict[str, str]) -> Markup:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from promptlint.report.html.markup import Markup, tag
-from promptlint.report.words import percent, tokens
+from promptlint.report.words import percent
 
-__all__ = ["Data", "money", "share"]
+__all__ = ["Data", "estimate", "money", "plain", "share"]
 
 
 class Data:
@@ -82,4 +82,3 @@ def money(value: float) -> str:
 
 
 estimate = percent
-count = tokens
