@@ -29,6 +29,7 @@ __all__ = [
     "lines",
     "measure",
     "measure_code",
+    "measured",
     "measured_reading",
     "open_traffic",
     "synthesise",
@@ -204,9 +205,11 @@ def lines(records: Iterable[Record], refuse: Callable[[Place, str], None] | None
             refuse(record.place, "nested too deeply")
 
 
-def _rendered(traffic: Traffic, tokens: Tokens) -> Iterator[tuple[Record, Rendering | None]]:
-    """Every record with its token ids; one whose template refuses it is counted among the problems and comes without."""
-    for record in traffic:
+def _rendered(
+    traffic: Traffic, tokens: Tokens, records: Iterable[Record] | None = None
+) -> Iterator[tuple[Record, Rendering | None]]:
+    """Every record of the traffic (or these) with its token ids; one whose template refuses it is counted among the problems and comes without."""
+    for record in traffic if records is None else records:
         try:
             yield record, tokens.of(record)
         except (Unreadable, OverflowError) as error:
@@ -221,9 +224,13 @@ def _rendered(traffic: Traffic, tokens: Tokens) -> Iterator[tuple[Record, Render
 
 def measure(traffic: Traffic, tokens: Tokens) -> Stats:
     """Statistics of traffic, prompts counted as the model sees them."""
-    return stats(
-        (record, None if made is None else len(made.prompt) // 4) for record, made in _rendered(traffic, tokens)
-    )
+    return measured(traffic, traffic, tokens)
+
+
+def measured(traffic: Traffic, records: Iterable[Record], tokens: Tokens) -> Stats:
+    """Statistics of records that `traffic` reads; a prompt that cannot be rendered is one of its problems."""
+    rendered = _rendered(traffic, tokens, records)
+    return stats((record, None if made is None else len(made.prompt) // 4) for record, made in rendered)
 
 
 def measured_reading(reading: Reading, paths: Iterable[str]) -> Reading:

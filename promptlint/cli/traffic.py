@@ -11,6 +11,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from promptlint.cli._common import emit, warn
+from promptlint.cli._runner import on_ray, runner_options
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -141,6 +142,7 @@ def convert(traffic: tuple[str, ...], output: Path | None, **given: Any) -> int:
     metavar="PATH",
     help="Measure the call sites and holes of this code.",
 )
+@runner_options
 @click.option("--output-format", type=click.Choice(("full", "json")), default="full", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file.")
 def stats(traffic: tuple[str, ...], output: Path | None, output_format: str, **given: Any) -> int:
@@ -151,8 +153,16 @@ def stats(traffic: tuple[str, ...], output: Path | None, output_format: str, **g
 
     if given["code"] and "-" in traffic:
         raise UserError("--code reads the traffic twice: name a file in place of standard input")
-    source = _open(traffic, given)
-    found = measure(source, Tokens(given["tokenizer"], given["render"]))
+    with on_ray(given) as job:
+        source = _open(traffic, given)
+        if job is None:
+            found = measure(source, Tokens(given["tokenizer"], given["render"]))
+        else:
+            from promptlint.distributed.stats import run
+
+            if given["code"]:
+                raise UserError("--code matches all requests with the code at once: without --runner ray")
+            found = run(source, given["tokenizer"], given["render"], job)
     status = _finish(source, found.records)
     problems, skipped = list(source.problems), source.skipped
     measured = measure_code(source, given["code"]) if given["code"] else None

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from promptlint.distributed.work import digest_of
 from promptlint.errors import UserError
 from promptlint.traffic import files
 from promptlint.traffic.files import Broken, Source
 from promptlint.traffic.read import splits_into_lines
 
-__all__ = ["Input", "inputs", "opened"]
+__all__ = ["Input", "identity", "inputs", "opened"]
 
 RANGE = 256 << 20
 """Bytes of a range of a large file: minutes of tokenising on one core, and little to do again when a worker dies."""
@@ -145,6 +146,17 @@ def opened(task: Input) -> Iterator[Source]:
         except OSError as error:
             raise UserError(f"{task.place}: {error}") from error
         yield _Part(task.name, copy)
+
+
+def identity(source: Source) -> list[Any]:
+    """What a result about a source depends on: its content, and the place by which its records are named."""
+    assert isinstance(source, _Part)
+    assert source.path is not None
+    try:
+        content = digest_of(source.path, source.start, source.end) if source.path.is_file() else "no file"
+    except OSError as error:
+        content = str(error)  # its reader says so again
+    return [content, source.name, source.line]
 
 
 def _system(uri: str) -> Any:

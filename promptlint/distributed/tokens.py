@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from promptlint.app.requests import CHUNK, CHUNK_TEXT, Renderer, TextTokens
-from promptlint.distributed.inputs import Input, opened
+from promptlint.distributed.inputs import Input, identity, opened
 from promptlint.distributed.pieces import Piece, Writer, bucket_of
-from promptlint.distributed.work import digest_of, kept, key_of
+from promptlint.distributed.work import kept, key_of
 from promptlint.traffic.read import Traffic
 from promptlint.traffic.readers.base import Options
 from promptlint.traffic.record import Record, Unreadable
@@ -33,14 +32,8 @@ class Tokenise:
 
     def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
         """The manifest of the piece of an input; made, unless it is there already. Raises UserError."""
-        found = Input(**task)
-        with opened(found) as source:
-            assert source.path is not None
-            try:
-                content = digest_of(source.path, found.start, found.end) if source.path.is_file() else found.place
-            except OSError as error:
-                content = f"{found.place}: {error}"  # its reader says so again
-            key = key_of("piece", content, found.name, found.line, self._given, self._facts)
+        with opened(Input(**task)) as source:
+            key = key_of("piece", identity(source), self._given, self._facts)
             return {"key": key, **kept(self._work, key, lambda folder: self._write(source, folder))}
 
     def _write(self, source: Any, folder: Path) -> dict[str, Any]:
@@ -100,8 +93,3 @@ def folder_facts(name: str | None) -> Any:
 def piece_of(work: Path, number: int, manifest: Mapping[str, Any]) -> Piece:
     """The piece that a manifest of `Tokenise` is about."""
     return Piece(work / manifest["key"], manifest["name"], number, tuple(manifest["buckets"]))
-
-
-def as_json(value: Any) -> str:
-    """A value for another process."""
-    return json.dumps(value, default=str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from promptlint.traffic.record import CACHE_READ, CACHE_WRITE, INPUT, OUTPUT, Record
@@ -33,6 +33,22 @@ class Stats:
     counted: Counter[str] = field(default_factory=Counter)
     ttft: list[float] = field(default_factory=list)
     settings: list[dict[str, Any]] = field(default_factory=list)
+
+    def merge(self, later: Stats) -> None:
+        """Add the numbers of the traffic that follows; the lists are sorted again."""
+        for one in fields(self):
+            mine, other = getattr(self, one.name), getattr(later, one.name)
+            if one.name in {"first", "last"}:
+                known = [value for value in (mine, other) if value is not None]
+                found: Any = (min if one.name == "first" else max)(known, default=None)
+            elif isinstance(mine, Counter):
+                mine.update(other)  # `+` would drop what was counted as zero
+                found = mine
+            else:
+                found = mine + other
+            setattr(self, one.name, found)
+        self.lengths.sort()
+        self.outputs.sort()
 
     @property
     def span(self) -> float | None:

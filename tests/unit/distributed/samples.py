@@ -47,7 +47,8 @@ def write(folder, records, files=3, *, parquet=True):
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            table = [{k: json.dumps(v) if isinstance(v, (dict, list)) else v for k, v in row.items()} for row in part]
+            names = dict.fromkeys(name for row in part for name in row)
+            table = [{name: _cell(row.get(name)) for name in names} for row in part]
             pq.write_table(pa.Table.from_pylist(table), folder / f"{number}.parquet")
             continue
         lines = [json.dumps(row) for row in part]
@@ -55,3 +56,7 @@ def write(folder, records, files=3, *, parquet=True):
         lines.insert(5, '{"usage": {"prompt_tokens": 5}, "model": "x", "id": "cost"}')
         (folder / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
     return folder
+
+
+def _cell(value):
+    return json.dumps(value) if isinstance(value, (dict, list)) else value
