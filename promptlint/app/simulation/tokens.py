@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from promptlint.app.simulation.beside import Beside
+from promptlint.app.simulation.by_model import ByModel, Priced, model_of, summed
 from promptlint.app.simulation.run import Run
 from promptlint.app.simulation.sample import Sampler
 from promptlint.app.simulation.setup import ENGINES, VERSIONS, Setup
@@ -18,6 +19,7 @@ from promptlint.caches.radix_scheduler import RadixScheduler
 from promptlint.caches.request import TOKEN_BYTES, Outcome, Request
 from promptlint.caches.schedule import Finished, Scheduler, closed_loop
 from promptlint.caches.tally import Sums
+from promptlint.catalog.providers import Terms
 from promptlint.errors import UserError
 from promptlint.report.simulate import CurvePoint, ReplicaRow, SimulateReport
 
@@ -33,11 +35,13 @@ class TokenRun(Run):
     """An engine or a provider over tokens: one cache or a fleet, one request at a time or under a scheduler."""
 
     def __init__(self, setup: Setup, sampler: Sampler | None) -> None:
-        self._provider = _provider_terms(setup) if setup.is_provider else None
-        unit = setup.unit if self._provider is None else max(1, self._provider.block)
+        self._terms_of: dict[str, Terms] = {}  # by model, of a provider
+        self._priced: dict[str, Priced] = {}  # by model, in order of appearance
+        # An engine that nobody knows is said now, not at the first request.
+        unit = max(1, _provider_terms(setup, setup.model).block) if setup.is_provider else setup.unit
         super().__init__(setup, unit, sampler)
         self._endless = EndlessCache(unit) if _never_evicts(setup) else None
-        needs_bounds = setup.bounds and self._provider is None and self._endless is None
+        needs_bounds = setup.bounds and not setup.is_provider and self._endless is None
         self._beside = Beside(setup, unit, self.cache, self.share) if needs_bounds else None
         self._depth_first = 0
         self._apart = setup.replicas > 1
@@ -60,20 +64,24 @@ class TokenRun(Run):
             return PagedCache(capacity, setup.block_size)
         from promptlint.caches.breakpoint import ProviderCache
 
-        assert self._provider is not None
-        return ProviderCache(self._provider, ttl=setup.ttl, delay=setup.delay, overflow=setup.overflow)
+        return ByModel(
+            self._terms, lambda terms: ProviderCache(terms, ttl=setup.ttl, delay=setup.delay, overflow=setup.overflow)
+        )
 
     def partial(self) -> dict[str, Any]:
         bounds = None if self._beside is None else self._beside.partial()
         spilled = sum(getattr(cache, "spilled", 0) for cache in self._caches)
         own = {"depth_first": self._depth_first, "routed": self._routed, "bounds": bounds, "spilled": spilled}
-        return super().partial() | own
+        priced = {model: part.partial() for model, part in self._priced.items()}
+        return super().partial() | own | {"priced": priced}
 
     def absorb(self, partial: Mapping[str, Any]) -> None:
         super().absorb(partial)
         self._depth_first += partial["depth_first"]
         self._routed = self._routed or partial["routed"]
         self._spilled += partial["spilled"]
+        for model, counts in partial["priced"].items():
+            self._priced.setdefault(model, Priced(self._terms(model), self.setup.ttl)).absorb(counts)
         if self._beside is not None:
             self._beside.absorb(partial["bounds"])
 
@@ -116,6 +124,8 @@ class TokenRun(Run):
                 self._depth_first += cache.depth_first - before
 
     def _served(self, request: Request, replica: int, outcome: Outcome) -> None:
+        if self.setup.is_provider:
+            self._note_price(request, outcome)
         self.note(request, outcome)
         self._routed = self._routed or bool(request.route)
         if outcome.refused is not None:
@@ -141,7 +151,7 @@ class TokenRun(Run):
 
     def curve(self, again: Callable[[], Iterable[Any]]) -> tuple[CurvePoint, ...]:
         """Runs side by side, one request at a time, at capacities that double up to what the traffic can fill."""
-        if self._provider is not None:
+        if self.setup.is_provider:
             raise UserError("--curve: providers publish no capacity")
         unit = self.tally.unit
         largest = distinct = 0
@@ -179,24 +189,15 @@ class TokenRun(Run):
             settings = {"page": setup.page_size, "eviction": setup.eviction, "tree": setup.tree, "chunk": setup.chunk}
         elif setup.engine == "vllm":
             settings = {"block": setup.block_size}
-        elif self._provider is not None:
-            settings = {
-                "mode": self._provider.mode,
-                "minimum": self._provider.minimum,
-                "model": self._provider.model or "default",
-            }
-            weak = [name for name in self._provider.low_confidence if name in _REPLAYED]
-            if weak:
-                settings["low_confidence"] = " and ".join(weak)
-            if self._provider.routing_needed and not self._routed:
-                settings["routing"] = "one machine, as with a routing key: an upper bound"
-            if spilled := sum((cache.spilled for cache in self._caches), self._spilled):
-                settings["overflow"] = f"{spilled:,} requests above {self._provider.overflow_rpm} a minute"
+        elif setup.is_provider:
+            settings = self._provider_settings()
         if setup.replicas > 1:
             settings |= {"replicas": setup.replicas, "router": setup.router}
         return SimulateReport(
             engine=setup.engine,
-            engine_version=VERSIONS.get(setup.engine, f"terms of {self._provider.verified}" if self._provider else ""),
+            engine_version=VERSIONS.get(
+                setup.engine, f"terms of {self._terms('').verified}" if setup.is_provider else ""
+            ),
             unit=self.tally.unit,
             capacity_tokens=setup.capacity,
             schedule=setup.schedule,
@@ -226,6 +227,24 @@ class TokenRun(Run):
             refused=len(self.tally.refused),
         )
 
+    def _provider_settings(self) -> dict[str, Any]:
+        """The terms that the replay rests on; of several models, each value once."""
+        every = [self._priced[model].terms for model in sorted(self._priced)]
+        settings: dict[str, Any] = {
+            "mode": _each(terms.mode for terms in every),
+            "minimum": _each(terms.minimum for terms in every),
+            "model": _each(terms.model or "default" for terms in every),
+        }
+        weak = dict.fromkeys(name for terms in every for name in terms.low_confidence if name in _REPLAYED)
+        if weak:
+            settings["low_confidence"] = " and ".join(weak)
+        if any(terms.routing_needed for terms in every) and not self._routed:
+            settings["routing"] = "one machine, as with a routing key: an upper bound"
+        if spilled := sum((cache.spilled for cache in self._caches), self._spilled):
+            rate = _each(terms.overflow_rpm for terms in every if terms.overflow_rpm is not None)
+            settings["overflow"] = f"{spilled:,} requests above {rate} a minute"
+        return settings
+
     def _judged(self, total: Sums) -> tuple[dict[str, float | None], str | None]:
         if self._beside is not None:
             return self._beside.judge(total)
@@ -238,28 +257,24 @@ class TokenRun(Run):
             "depth_first": self.share(self._depth_first, total),
         }, "content"
 
+    def _terms(self, model: str) -> Terms:
+        """The provider's terms of a model: of the one that the set-up names, else of the request's own."""
+        model = self.setup.model or model
+        if model not in self._terms_of:
+            self._terms_of[model] = _provider_terms(self.setup, model)
+        return self._terms_of[model]
+
+    def _note_price(self, request: Request, outcome: Outcome) -> None:
+        """Count what a request costs, under the terms of its model."""
+        model = self.setup.model or model_of(request)
+        if model not in self._priced:
+            self._priced[model] = Priced(self._terms(model), self.setup.ttl)
+        if outcome.refused is None and self.tally.served >= self.setup.warm_up:
+            self._priced[model].add(outcome)
+
     def _cost(self) -> dict[str, Any] | None:
         """Input cost relative to no caching, and dollars where prices are listed."""
-        terms = self._provider
-        if terms is None or terms.read is None or not self.tally.total.prompt_tokens:
-            return None
-        total = self.tally.total
-        fresh = total.prompt_tokens - total.cached_tokens - total.written_tokens
-        default = self.setup.ttl or (terms.ttls[0][0] if terms.ttls else "")
-        written: dict[str, int] = {}
-        for name, tokens in (total.written_at or {"": total.written_tokens}).items():
-            written[name or default] = written.get(name or default, 0) + tokens
-        units = fresh + total.cached_tokens * terms.read
-        units += sum(tokens * terms.write(name) for name, tokens in written.items())
-        found: dict[str, Any] = {"relative_input_cost": round(units / total.prompt_tokens, 6)}
-        if len(written) > 1:
-            found |= {f"written_tokens_{name}": tokens for name, tokens in sorted(written.items())}
-        dollars = terms.money(fresh, total.cached_tokens)
-        if dollars is not None:
-            dollars += sum(terms.money(0, 0, tokens, ttl=name) or 0.0 for name, tokens in written.items())
-            found["input_dollars"] = round(dollars, 6)
-            found["input_dollars_without_cache"] = round(terms.money(total.prompt_tokens, 0) or 0.0, 6)
-        return found
+        return summed(list(self._priced.values())) if self._priced else None
 
     def _times(self) -> dict[str, float] | None:
         if not self._waits:
@@ -277,12 +292,20 @@ def _never_evicts(setup: Setup) -> bool:
     return setup.engine == "sglang" and setup.capacity is None and setup.schedule is None and setup.replicas == 1
 
 
-def _provider_terms(setup: Setup) -> Any:
+def _each(values: Iterable[Any]) -> Any:
+    """The value that all have, else all of them in a text, at most four."""
+    distinct = list(dict.fromkeys(values))
+    if len(distinct) == 1:
+        return distinct[0]
+    return "/".join(map(str, distinct[:4])) + ("/…" if len(distinct) > 4 else "")
+
+
+def _provider_terms(setup: Setup, model: str) -> Terms:
     from promptlint.catalog.providers import page_for, resolve
 
-    page = page_for(setup.engine, setup.model, setup.extra_rules)
+    page = page_for(setup.engine, model, setup.extra_rules)
     if page is None:
         raise UserError(
             f"unknown engine {setup.engine!r}: {', '.join(ENGINES)}, or a provider of `promptlint providers`"
         )
-    return resolve(page, setup.model)
+    return resolve(page, model)

@@ -127,3 +127,22 @@ def test_reported_writes_stand_beside_the_expected_ones(tmp_path):
     assert 2000 < found["written_tokens"] < 3000
     told = CliRunner().invoke(cli, ["simulate", str(tmp_path / "log.jsonl"), "--engine", "anthropic"])
     assert "4,800 tokens written into the cache" in told.stdout
+
+
+def test_each_request_meets_the_terms_of_its_own_model(tmp_path):
+    """One message with a changing tail: in blocks of 128 before GPT-5.6, not at all from it on, when the log says which model it was."""
+    newer, older = (
+        [record(("user", f"{RULES} Question {n}"), model=m) for n in range(3)] for m in ("gpt-5.6", "gpt-4o")
+    )
+    found = replay(tmp_path, [*newer, *older], "--engine", "openai")
+    rates = {row["name"]: row["hit_rate"] for row in found["groups"]}
+    assert rates["gpt-5.6"] == 0
+    assert rates["gpt-4o"] > 0.6
+    assert found["settings"]["model"] == "gpt-4o/gpt-5.6"
+    assert found["settings"]["mode"] == "block/breakpoint"
+    assert found["cost"]["input_dollars"] > 0  # each at its own price
+    alone = [replay(tmp_path, part, "--engine", "openai")["cost"]["input_dollars"] for part in (newer, older)]
+    assert found["cost"]["input_dollars"] == pytest.approx(sum(alone), abs=2e-6)
+    named = replay(tmp_path, newer, "--engine", "openai", "--model", "gpt-4o")  # the option wins: what if
+    assert named["hit_rate"] > 0.6
+    assert named["settings"]["model"] == "gpt-4o"
