@@ -16,6 +16,8 @@ caller's key pick a machine, and of more than about 15 requests a minute some go
 requests of one prefix and key in any 60 seconds, a request goes to the first machine that still takes it, and machines share nothing. It needs
 timestamps. Requests with different keys (`prompt_cache_key`, where the provider routes or isolates by it) never share.
 
+More marks than `max_breakpoints`: a request is refused, or its latest marks count (`over_limit`).
+
 Lifetimes: marks of different lifetimes are billed apart, each for the tokens behind the mark before it. Where the longer one has to come first
 (`ttl_order`), a request in the other order is refused, as the API does.
 
@@ -101,6 +103,9 @@ class ProviderCache:
         return Outcome(request.prompt_tokens, *self._admit_prefix(request))
 
     def _refused(self, request: Request) -> str | None:
+        most = self.terms.max_breakpoints
+        if self.terms.over_limit == "refused" and most is not None and len(request.breakpoints) > most:
+            return f"{self.terms.title} refuses more than {most} markers, here are {len(request.breakpoints)}"
         if self.terms.ttl_order != "longer-first" or not request.lifetimes:
             return None
         seconds = [self._seconds.get(name, self.ttl) for name in request.lifetimes]

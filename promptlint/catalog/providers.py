@@ -40,6 +40,7 @@ _FACTS: dict[str, type | tuple[type, ...]] = {
     "minimum": int,  # tokens below which nothing is cached
     "implicit": str,  # breakpoint that is set without a mark: "latest-message", "last-block", "units"; "" none
     "max_breakpoints": int,  # written per request
+    "over_limit": str,  # of more marks: "refused", or "latest" (the latest ones count)
     "lookback": int,  # how many positions before a mark are tried
     "ttl": dict,  # name -> seconds of the lifetimes on offer; the first is the default
     "ttl_refresh": bool,  # a read starts the lifetime again
@@ -137,6 +138,7 @@ class Terms:
     explicit: bool = False
     implicit: str = ""
     max_breakpoints: int | None = None
+    over_limit: str = "latest"
     lookback: int | None = None
     ttls: tuple[tuple[str, int | None], ...] = ()
     ttl_refresh: bool = True
@@ -303,6 +305,8 @@ def _expected(key: str, value: Any) -> str | None:
         map(_is_factor, value.values() if isinstance(value, dict) else [value])
     ):
         return "numbers from 0 on are expected"
+    if key == "over_limit" and value not in ("refused", "latest"):
+        return "refused or latest is expected"
     if key == "ttl" and not all(type(seconds) is int and seconds >= 0 for seconds in value.values()):
         return "whole seconds are expected, 0 where they are not published"
     if isinstance(value, list) and key != "invalidation" and not all(isinstance(word, str) for word in value):
@@ -376,6 +380,7 @@ def resolve(page: Provider, model: str = "") -> Terms:
         explicit="explicit-breakpoint" in control,
         implicit=get("implicit", ""),
         max_breakpoints=get("max_breakpoints", None),
+        over_limit=get("over_limit", "latest"),
         lookback=get("lookback", None),
         ttls=tuple((name, seconds if seconds > 0 else None) for name, seconds in ttl.items()),
         ttl_refresh=get("ttl_refresh", True),

@@ -54,7 +54,7 @@ def _too_many(context: Context, rule: Rule, site: CallSite, limits: Limits, mark
     if looped is None and len(marks) <= mine:
         return
     mark = looped or marks[mine]
-    refused = not limits.terms.implicit
+    refused = limits.terms.over_limit == "refused"
     what = "one marker for each element of a list" if looped else f"{len(marks)} markers in one request"
     yield Raised(
         finding(

@@ -85,6 +85,15 @@ def test_only_the_last_marks_of_too_many_are_kept():
     assert cache.lookup(request([*range(200), 7], breakpoints=(200,))).cached_tokens == 200
 
 
+def test_too_many_marks_are_refused_where_the_provider_does():
+    cache = ProviderCache(replace(MARKS, over_limit="refused"))
+    outcome = cache.admit(request(range(600), breakpoints=(110, 200, 300, 400, 500)))
+    assert outcome.refused == "P refuses more than 4 markers, here are 5"
+    assert (outcome.cached_tokens, outcome.written_tokens) == (0, 0)
+    assert cache.lookup(request(range(600), breakpoints=(500,))).cached_tokens == 0  # a refused request stored nothing
+    assert cache.admit(request(range(600), breakpoints=(200, 300, 400, 500))).refused is None
+
+
 def test_an_implicit_mark_stands_at_the_end_of_the_prompt():
     cache = ProviderCache(replace(MARKS, implicit="latest-message", lookback=20))
     cache.admit(request(range(300), stops=(300,)))
