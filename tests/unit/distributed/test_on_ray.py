@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -46,8 +47,11 @@ class Refusing:
 
 @pytest.fixture(scope="module")
 def runner():
-    with OnRay(2) as found:
-        yield found
+    tests = Path(__file__).parents[2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(tests), str(tests.parent)]))  # workers import this module
+        with OnRay(2) as found:
+            yield found
 
 
 def test_a_killed_worker_loses_nothing_and_the_numbers_are_those_of_one_process(tmp_path, runner, monkeypatch):
