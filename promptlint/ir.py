@@ -329,7 +329,7 @@ class TemplateVerdict:
 
     `verdict`: stable, stable-in-serving, generation-prompt-not-replayed, rewrites-history. `date`: never, always, without-system.
     `line` is the guilty line (1-based, 0 if there is none), `date_line` the one that prints the date; `reusable_share` the share of the next request that
-    can still be reused, `lost_share` the share of the request before that cannot, both at the worst step.
+    can still be reused, `lost_share` the share of the request before that cannot, both at the worst step. `name`: what a tokenizer that has several calls it.
     """
 
     path: str
@@ -342,6 +342,7 @@ class TemplateVerdict:
     reusable_share: float
     date_line: int = 0
     lost_share: float = 0.0
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

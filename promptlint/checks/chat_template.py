@@ -73,15 +73,16 @@ def _cost(context: Context, verdict: TemplateVerdict, fault: str) -> tuple[int, 
 
 
 def _message(verdict: TemplateVerdict, fault: str) -> str:
+    template = f"the chat template `{verdict.name}`" if verdict.name else "the chat template"
     if fault == "date":
         when = " when there is no system message" if verdict.date == "without-system" else ""
-        return f"the chat template prints today's date{when}: one miss a day per prefix"
+        return f"{template} prints today's date{when}: one miss a day per prefix"
     told = {
         "drops-reasoning": "drops the reasoning of earlier answers",
         "moves-tools": _moved(verdict) + " behind newer messages as the conversation grows",
         "rewrites-history": "writes earlier messages differently once newer ones follow",
     }.get(fault, "does not write a finished answer behind the generation prompt that began it")
-    return f"the chat template {told}: {verdict.reusable_share:.0%} of the next request is reusable at worst"
+    return f"{template} {told}: {verdict.reusable_share:.0%} of the next request is reusable at worst"
 
 
 def _moved(verdict: TemplateVerdict) -> str:

@@ -266,14 +266,22 @@ class _Judge:
         return {"variables": variables, "now": now, "trace": trace}
 
     def first_that_renders(self) -> tuple[Form, _Renderings]:
+        """The first form that renders and whose questions are written; where no form's are, the first that renders: some templates write no message at all."""
         first: RenderError | None = None
+        silent: tuple[Form, _Renderings] | None = None
         for form in FORMS:
             try:
-                return form, self.all_lengths(form)
+                seen = self.all_lengths(form)
             except RenderError as error:
                 if error.kind in {"syntax", "forbidden", "include", "limit"}:
                     raise
                 first = first or error
+                continue
+            if _writes_messages(seen):
+                return form, seen
+            silent = silent or (form, seen)
+        if silent is not None:
+            return silent
         assert first is not None
         raise first
 
@@ -350,6 +358,11 @@ class _Judge:
         return _first_difference(first, second) if "text" in first and "text" in second else 0
 
 
+def _writes_messages(seen: _Renderings) -> bool:
+    """Whether a question is anywhere in what was rendered. A template that takes contents as lists may write nothing of texts."""
+    return any("question-" in text.casefold() for text in seen.requests.values())
+
+
 def _common(one: str, other: str) -> int:
     """Length of the common prefix, in characters."""
     return len(os.path.commonprefix((one, other)))  # noqa: RUF071 (of characters is what we want)
@@ -409,8 +422,8 @@ def read(project: Project, paths: Sequence[Path], *, seconds: float = SECONDS) -
     reading = Reading()
     with Renderer(seconds) as renderer:
         for path in paths:
-            for place, line_of, text in _templates(project, path):
-                reading += _read_one(place, line_of, text, renderer)
+            for place, line_of, text, name in _templates(project, path):
+                reading += _read_one(place, line_of, text, renderer, name)
     return reading
 
 
@@ -433,7 +446,7 @@ def read_inline(prompts: Sequence[Prompt], *, seconds: float = SECONDS) -> Readi
     return replace(reading, parsed=())
 
 
-def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Renderer) -> Reading:
+def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Renderer, name: str = "") -> Reading:
     if len(text) > LONGEST and Path(path).name.startswith(("chat_template", "tokenizer_config")):
         return Reading(
             unread=(Unread(path, line_of(1), f"the chat template has more than {LONGEST:,} characters: not judged"),)
@@ -446,11 +459,12 @@ def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Ren
     except RenderError as error:
         if error.kind == "syntax" or not given.pure:
             return Reading()  # the Jinja front end reports the one; the other was a guess
+        called = f" `{name}`" if name else ""
         reason = {
-            "forbidden": "the chat template reaches for what a sandbox forbids",
-            "include": "the chat template cannot be judged alone: it",
-            "limit": "the chat template goes beyond the bounds of rendering: it",
-        }.get(error.kind, "no conversation that we know renders with this template")
+            "forbidden": f"the chat template{called} reaches for what a sandbox forbids",
+            "include": f"the chat template{called} cannot be judged alone: it",
+            "limit": f"the chat template{called} goes beyond the bounds of rendering: it",
+        }.get(error.kind, f"no conversation that we know renders with this template{called}")
         joint = " " if error.kind in {"include", "limit"} else ": "
         return Reading(unread=(Unread(path, line_of(error.line), f"{reason}{joint}{error}"),))
     verdict = TemplateVerdict(
@@ -464,12 +478,13 @@ def _read_one(path: str, line_of: Callable[[int], int], text: str, renderer: Ren
         found.reusable_share,
         line_of(found.date_line) if found.date_line else 0,
         found.lost_share,
+        name,
     )
     return Reading(templates=(verdict,), parsed=(path,))
 
 
-def _templates(project: Project, path: Path) -> Iterator[tuple[str, Callable[[int], int], str]]:
-    """The texts of a file that may be chat templates, each with the function from its lines to those of the file."""
+def _templates(project: Project, path: Path) -> Iterator[tuple[str, Callable[[int], int], str, str]]:
+    """The texts of a file that may be chat templates, each with the function from its lines to those of the file and the name that a tokenizer gives it."""
     suffix = path.suffix.lower()
     if suffix not in _JINJA and suffix != ".json":
         return
@@ -477,7 +492,7 @@ def _templates(project: Project, path: Path) -> Iterator[tuple[str, Callable[[in
     if source is None:
         return
     if suffix in _JINJA:
-        yield source.path, lambda line: line, source.text
+        yield source.path, lambda line: line, source.text, ""
         return
     if '"chat_template"' not in source.text:
         return
@@ -485,7 +500,9 @@ def _templates(project: Project, path: Path) -> Iterator[tuple[str, Callable[[in
         strings = json_strings(source)
     except BrokenDataError:
         return
+    names = {string.key[:-1]: string.value for string in strings if string.key[-1:] == ("name",)}
     for string in strings:
         named = string.key[:1] == ("chat_template",) and (len(string.key) == 1 or string.key[-1] == "template")
         if named:
-            yield source.path, lambda _, line=string.line: line, string.value  # type: ignore[misc]
+            name = names.get(string.key[:-1], "") if len(string.key) > 1 else ""
+            yield source.path, lambda _, line=string.line: line, string.value, name  # type: ignore[misc]

@@ -50,3 +50,10 @@ def test_the_system_message_is_named_when_it_moves():
     assert "the tools and the system message" in finding.message
     (finding,) = found("rewrites-history", system=True)
     assert "moves the system message" in finding.message
+
+
+def test_one_of_several_templates_is_named():
+    (finding,) = found("rewrites-history", name="tool_use")
+    assert finding.message.startswith("the chat template `tool_use` writes earlier messages")
+    (finding,) = found(date="always", name="rag")
+    assert finding.message.startswith("the chat template `rag` prints")

@@ -43,6 +43,19 @@ def test_a_plain_template_is_stable(renderer: Renderer) -> None:
     assert 0 < verdict.reusable_share < 1
 
 
+def test_contents_are_lists_where_texts_are_passed_over(renderer: Renderer) -> None:
+    """A text is run over character by character, none of which has a type: nothing is written, and nothing would be compared."""
+    text = (
+        "{% for m in messages[-2:] %}{{ m.role }}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}"
+        "{% endif %}{% endfor %}{% endfor %}"
+    )
+    verdict = judge(text, renderer)
+    assert verdict.form.parts
+    assert verdict.verdict == "rewrites-history"
+    silent = "{% for m in messages %}{{ m.content | length }}{% endfor %}"  # writes no message in any form: judged all the same
+    assert judge(silent, renderer).verdict == "stable"
+
+
 def test_a_text_that_is_never_sent_may_differ(renderer: Renderer) -> None:
     text = PLAIN.replace("{% endif %}", "{% endif %}", 1) + "{% if not add_generation_prompt %}</s>{% endif %}"
     assert judge(text, renderer).verdict == "stable-in-serving"
@@ -308,6 +321,7 @@ def test_files(tmp_path: Path) -> None:
         ("own.j2", "stable", "never", 0),
         ("windowed.j2", "rewrites-history", "never", 2),
     ]
+    assert [v.name for v in reading.templates] == ["", "", "default", "rag", "", ""]
     (unread,) = reading.unread
     assert (unread.path, unread.line) == ("bad.jinja", 7)
     assert "sandbox forbids" in unread.reason
