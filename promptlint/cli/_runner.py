@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +14,9 @@ import click
 from promptlint.cli._common import warn
 
 __all__ = ["on_ray", "runner_options"]
+
+EVERY = 30.0
+"""Seconds between two lines about progress in a file."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -55,8 +60,22 @@ def on_ray(given: dict[str, Any]) -> Iterator[Any]:
     from promptlint.distributed.on_ray import OnRay
     from promptlint.distributed.runner import Job, work_folder
 
-    def tell(what: str) -> None:
-        click.echo(what, err=True)
-
     with work_folder(folder) as work, OnRay(workers) as runner:
-        yield Job(work, runner, tell) if partitions is None else Job(work, runner, tell, partitions)
+        yield Job(work, runner, _teller()) if partitions is None else Job(work, runner, _teller(), partitions)
+
+
+def _teller() -> Callable[[str], None]:
+    """Says how far a stage is: on a terminal at once, each line over the last; in a file now and then, and when it is done."""
+    terminal = sys.stderr.isatty()
+    said = time.monotonic()
+
+    def tell(what: str) -> None:
+        nonlocal said
+        done, _, rest = what.partition(" of ")
+        if terminal:
+            click.echo(f"\r\x1b[K{what}", nl=rest.startswith(f"{done} "), err=True)
+        elif rest.startswith(f"{done} ") or not rest or time.monotonic() - said > EVERY:
+            click.echo(what, err=True)
+            said = time.monotonic()
+
+    return tell
