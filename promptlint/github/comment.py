@@ -1,7 +1,8 @@
 """One comment a pull request, found again by a hidden marker: updated in place, untouched when nothing changed, never newer by older.
 
-A comment is ours when it begins with the marker *and* we wrote it: anyone can write the marker. The marker holds which run wrote it. An older run never
-replaces the text of a newer one: the pull request's head must still be the commit that we looked at, and the run in the marker must not be later than ours.
+A comment is ours when it begins with the marker *and* we wrote it: anyone can write the marker. The marker holds which run wrote it, and of which commit. An older run never
+replaces the text of a newer one: the pull request's head must still be the commit that we looked at, and the run in the marker must not be a later one of that
+commit. (Runs of other commits are not compared: their numbers begin anew when a workflow's file is renamed.)
 Two jobs at once may both find no comment and both write one; each looks again afterwards, and the oldest comment stays.
 """
 
@@ -20,7 +21,9 @@ from promptlint.report.diff_model import DiffReport
 __all__ = ["BOT", "Run", "body_of", "post"]
 
 BOT = "github-actions[bot]"  # who writes with the token of a workflow
-_MARKER = re.compile(r"<!-- promptlint-comment id=(?P<id>\S+) run=(?P<run>\d+)\.(?P<attempt>\d+) -->\n")
+_MARKER = re.compile(
+    r"<!-- promptlint-comment id=(?P<id>\S+) run=(?P<run>\d+)\.(?P<attempt>\d+)(?: head=(?P<head>\w+))? -->\n"
+)
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -41,7 +44,7 @@ class Run:
 
 def body_of(diff: DiffReport, run: Run) -> str:
     """The comment, marker first, within GitHub's limit."""
-    marker = f"<!-- promptlint-comment id={run.id} run={run.number}.{run.attempt} -->\n"
+    marker = f"<!-- promptlint-comment id={run.id} run={run.number}.{run.attempt} head={run.head_sha} -->\n"
     return marker + markdown(diff, MAX_COMMENT)
 
 
@@ -71,7 +74,8 @@ def post(api: Api, repository: str, number: int, diff: DiffReport, run: Run, aut
 def _update(comments: _Comments, comment: Any, body: str, run: Run) -> str:
     known = _MARKER.match(_normal(comment["body"]))
     assert known is not None
-    if (int(known["run"]), int(known["attempt"])) > (run.number, run.attempt):
+    same_commit = known["head"] in (None, run.head_sha)
+    if same_commit and (int(known["run"]), int(known["attempt"])) > (run.number, run.attempt):
         return "outdated"
     if _MARKER.sub("", _normal(comment["body"]), count=1).strip() == _MARKER.sub("", body, count=1).strip():
         return "unchanged"

@@ -279,7 +279,7 @@ def test_what_a_fork_writes_into_its_artifact_is_only_text(pull):
         f"POST /repos/{REPOSITORY}/issues/{NUMBER}/comments"
     ]
     marker, rest = pull.stub.bodies[0].split("\n", 1)
-    assert marker == "<!-- promptlint-comment id=promptlint run=3.1 -->"
+    assert marker.startswith("<!-- promptlint-comment id=promptlint run=3.1 head=")
     assert not any(word in rest for word in ("@everyone", "<img", "<!--"))
     assert done.annotations == []
     report["call_sites"][0]["line"] = "1"

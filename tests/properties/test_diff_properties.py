@@ -68,7 +68,7 @@ def test_every_format_is_well_formed(words):
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u2028\u202e\ud800]", plain)
     whole = body_of(diff, Run("promptlint", 7, 1, "sha"))
     assert whole.count("<!--") == whole.count("-->") == 1
-    assert whole.startswith("<!-- promptlint-comment id=promptlint run=7.1 -->\n")
+    assert whole.startswith("<!-- promptlint-comment id=promptlint run=7.1 head=")
 
 
 @settings(max_examples=20, deadline=None)

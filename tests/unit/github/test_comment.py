@@ -74,6 +74,16 @@ def test_never_newer_by_older(stub, api):
     assert stub.bodies == [body_of(other(), replace(RUN, number=9, attempt=2))]
 
 
+def test_run_numbers_that_begin_anew_do_not_silence_the_comment(stub, api):
+    """As after the workflow's file was renamed: the comment is of run 9, of a commit that is no longer the head."""
+    write(api, run=replace(RUN, number=9))
+    stub.add_pull(2, "b" * 40)
+    first = replace(RUN, number=1, head_sha="b" * 40)
+    assert write(api, other(), first) == "updated"
+    assert stub.bodies == [body_of(other(), first)]
+    assert write(api, run=replace(RUN, number=99)) == "outdated"  # still of the older commit
+
+
 def test_only_our_own_comment_counts(stub, api):
     fake = stub.add_comment(body_of(changes(), replace(RUN, number=99)), login="mallory")
     quoted = stub.add_comment("> " + body_of(changes(), RUN))
@@ -123,7 +133,7 @@ def test_two_jobs_at_once_leave_one_comment(stub):
         assert outcomes == ["outdated", "created"]
     else:
         assert outcomes == ["created", "updated"]
-    assert stub.bodies[0].startswith("<!-- promptlint-comment id=promptlint run=6.1 -->")
+    assert stub.bodies[0].startswith(f"<!-- promptlint-comment id=promptlint run=6.1 head={SHA} -->")
 
 
 def test_duplicates_of_earlier_races_are_removed(stub, api):
