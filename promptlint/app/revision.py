@@ -19,7 +19,7 @@ from promptlint.app.discovery import absolute
 from promptlint.config import Settings
 from promptlint.errors import UserError
 
-__all__ = ["Checkout", "checked_out", "resolve"]
+__all__ = ["Checkout", "checked_out", "merge_base", "resolve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,12 @@ def resolve(revision: str, inside: Path) -> str:
         _top(inside)  # says so when there is no repository at all
         raise UserError(f"{revision}: neither a file, a folder nor a git revision (a shallow clone holds few of them)")
     return found.stdout.strip()
+
+
+def merge_base(one: str, other: str, inside: Path) -> str | None:
+    """The full hash of the newest commit that two revisions have in common; None where the clone does not hold one."""
+    found = _run(["merge-base", "--end-of-options", one, other], inside)
+    return found.stdout.strip() or None if found.returncode == 0 else None
 
 
 def _top(inside: Path) -> Path:

@@ -23,7 +23,7 @@ import click
 from promptlint.app.check import Request
 from promptlint.app.diff import Side, compare, drop, exceeded, read_side, verdicts
 from promptlint.app.discovery import absolute
-from promptlint.app.revision import resolve
+from promptlint.app.revision import merge_base, resolve
 from promptlint.config import Settings
 from promptlint.errors import UserError
 from promptlint.github.api import Api, ApiError
@@ -131,7 +131,8 @@ def look(workflow: Workflow, asked: Asked, settings_of: Callable[[Path], Setting
 
 def _base(workflow: Workflow, checkout: Path) -> str | None:
     """What the head is compared with: for the merge commit of a pull request its first parent, so that the comparison shows what merging would change
-    and nothing that the base branch did meanwhile; else the base that the event names; None without one.
+    and nothing that the base branch did meanwhile; for the pull request's own head, checked out by the caller, for the same reason the commit where it
+    left the base, as far as the clone holds it; else the base that the event names; None without one.
     """
     named = dig(workflow.payload, "pull_request", "base", "sha") or dig(workflow.payload, "before")
     if dig(workflow.payload, "pull_request") is not None:
@@ -144,7 +145,8 @@ def _base(workflow: Workflow, checkout: Path) -> str | None:
     if not named or named == _EMPTY:
         return None
     try:
-        return resolve(str(named), checkout)
+        base = resolve(str(named), checkout)
+        return base if dig(workflow.payload, "pull_request") is None else merge_base(base, "HEAD", checkout) or base
     except UserError:
         _say("the commit before this push is not in the clone: no comparison")
         return None

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from desk_project import commit, git
 from diff_sample import changes
 from github_stub import EVENTS, REPOSITORY, Stub
 from report_sample import everything, finding, report
 
 from promptlint.app.diff import Side, compare
 from promptlint.errors import UserError
-from promptlint.github import Asked, _alone, deliver
+from promptlint.github import Asked, _alone, _base, deliver
 from promptlint.github.api import Api, ApiError
 from promptlint.github.comment import Run, body_of, post
 from promptlint.github.event import Workflow
@@ -328,3 +329,22 @@ def test_the_words_for_every_outcome():
         "off",
     ):
         assert github._told(outcome)
+
+
+def test_the_head_alone_is_compared_with_where_it_left_the_base(tmp_path):
+    """What the base branch did meanwhile is no change of the pull request, also where its head is checked out and not the merge commit."""
+    repository = tmp_path / "r"
+    repository.mkdir()
+    fork = commit(repository)
+    git(repository, "checkout", "-q", "-b", "topic")
+    (repository / "new.txt").write_text("new")
+    head = commit(repository)
+    git(repository, "checkout", "-q", "main")
+    (repository / "later.txt").write_text("later")
+    base = commit(repository)
+    git(repository, "checkout", "-q", "topic")
+    payload = {"pull_request": {"base": {"sha": base}, "head": {"sha": head}}}
+    workflow = Workflow("pull_request", payload, REPOSITORY, "http://localhost", "", 1, 1, None, None)
+    assert _base(workflow, repository) == fork
+    push = replace(workflow, event="push", payload={"before": base})
+    assert _base(push, repository) == base  # a push is what it moved from and to
