@@ -114,6 +114,33 @@ class Canvas:
             spans.append(self._without(emptied[0], emptied[-1]))
         return [Edit(self.source.span(low, high), "") for low, high in sorted(spans)]
 
+    def unprefixed(self, gone: tuple[int, int], edits: Sequence[Edit]) -> list[Edit]:
+        """Edits that take the `f` from literals which had slots, all of them in what is `gone`. Not where a brace is spelled twice."""
+        offsets = [
+            (
+                self.source.offset(edit.span.line, edit.span.column),
+                self.source.offset(edit.span.end_line, edit.span.end_column),
+            )
+            for edit in edits
+        ]
+        found = []
+        for number, token in enumerate(self.tokens):
+            cells = [cell for cell in self.cells if cell.token == number]
+            slots = [cell for cell in cells if any(low <= cell.start and cell.end <= high for low, high in self.slots)]
+            if "f" not in token.flavour or not token.is_literal or not slots:
+                continue
+            if not all(gone[0] <= cell.start and cell.end <= gone[1] for cell in slots):
+                continue
+            kept = [cell for cell in cells if not gone[0] <= cell.start < gone[1]]
+            spelled = "".join(self.source.text[cell.source_start : cell.source_end] for cell in kept)
+            written = any(low == high and token.start < low < token.end for low, high in offsets)
+            removed = any(low <= token.start < high for low, high in offsets)
+            if not kept or written or removed or "{" in spelled or "}" in spelled:
+                continue
+            at = token.start + self.source.text[token.start : token.inner[0]].lower().index("f")
+            found.append(Edit(self.source.span(at, at + 1), ""))
+        return found
+
     def _without(self, first: int, last: int) -> tuple[int, int]:
         """The source of some literals that go as a whole: their lines when they have lines of their own, else what lies between their neighbours."""
         text = self.source.text

@@ -17,7 +17,7 @@ _TITLE = "print no more than the date"
 _TIME = "HIMSfpXZzTRrsckl"
 """Directives of strftime that print a time of day (`%c` a whole date with one; `%Z` and `%z` say nothing of a date)."""
 _DIRECTIVE = re.compile(r"%[-_0^#]?([A-Za-z%])")
-_JOINTS = re.compile(r"(?:[\s:,.;|@/()\-–—T'\"]|\bat\b|\bUTC\b|\bGMT\b)*\Z")
+_JOINTS = re.compile(r"(?:[\s:,.;|@/()_\-–—T'\"]|\bat\b|\bUTC\b|\bGMT\b)*\Z")
 _TEMPLATE = re.compile(r"\{\{-?\s*(?:now|strftime_now|utcnow)\s*\(")
 _NOW = frozenset({"now", "utcnow", "today"})
 
@@ -46,13 +46,31 @@ def _edits(code: Code, node: ast.expr) -> tuple[Edit, ...]:
         if len(values) == 1 and isinstance(values[0], ast.Call):
             if _is_clock(values[0]):
                 return _printed(code, node)
-            return _of_call(code.file, values[0])
+            return _of_call(code.file, values[0]) if _read_once(code, node) else ()
     return ()
+
+
+def _read_once(code: Code, name: ast.Name) -> bool:
+    """Whether a text is used at one place: elsewhere (a file's name, a log) its time of day may be needed."""
+    top: ast.AST = code.function_of(name) or code.file.tree
+    return (
+        sum(
+            isinstance(each, ast.Name) and each.id == name.id and isinstance(each.ctx, ast.Load)
+            for each in ast.walk(top)
+        )
+        == 1
+    )
+
+
+def _taken_apart(code: Code, call: ast.Call) -> bool:
+    """Whether the printed clock is split or indexed: what is looked for there may be the time of day."""
+    parent = code.parents.get(call)
+    return isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Subscript) and parent.value is call)
 
 
 def _of_call(code: Code, call: ast.Call) -> tuple[Edit, ...]:
     function = call.func
-    if not isinstance(function, ast.Attribute):
+    if not isinstance(function, ast.Attribute) or (not _is_clock(call) and _taken_apart(code, call)):
         return ()
     if function.attr == "strftime" and call.args:
         literal = call.args[0]
@@ -136,7 +154,7 @@ def time_of_day(pattern: str) -> tuple[int, int] | None:
         start = joint.start() if joint else start
         tail = re.compile(r"(?:\s*(?:UTC|GMT|Z|o'clock))?").match(pattern, end)
         return start, tail.end() if tail else end
-    following = re.compile(r"(?:[\s:,.;|@/\-–—]|\bon\b)*").match(pattern, end)
+    following = re.compile(r"(?:[\s:,.;|@/_\-–—]|\bon\b)*").match(pattern, end)
     return start, following.end() if following else end
 
 

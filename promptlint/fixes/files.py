@@ -87,9 +87,10 @@ def _replace(prepared: list[tuple[Path, Path, Original]]) -> None:
         for temporary, target, original in prepared:
             temporary.replace(target)
             done.append((target, original))
-    except OSError:
+    except BaseException:  # Ctrl-C as well: a template without its call would be worse than either state
         for target, original in done:
-            _beside(target, original.data).replace(target)
+            with contextlib.suppress(OSError):
+                _beside(target, original.data).replace(target)
         raise
 
 

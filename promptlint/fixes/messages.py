@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from promptlint.finding import Edit, Finding, Fix
 from promptlint.fixes.canvases import literal_canvas
 from promptlint.fixes.code import Code, Desk
+from promptlint.fixes.known import bindings, is_call, is_string
 
 __all__ = ["appended", "marked", "split_at_marker", "split_message", "swapped"]
 
+_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.ListComp)
+"""Expressions that mean the same on either side of a `+`, without brackets of their own."""
 _MARK = '"cache_control": {"type": "ephemeral"}'
 
 
@@ -46,6 +49,8 @@ def _appended(code: Code, node: ast.AST) -> tuple[Edit, ...]:
         if not (isinstance(index, ast.Constant) and index.value == 0):
             return ()
         end = code.range(node.func)[1]
+        if "#" in code.source.text[code.range(index)[1] : code.range(message)[0]]:
+            return ()  # a comment would be lost
         return (
             code.edit(end - len("insert"), end, "append"),
             code.edit(code.range(index)[0], code.range(message)[0], ""),
@@ -61,7 +66,7 @@ def _appended(code: Code, node: ast.AST) -> tuple[Edit, ...]:
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Add)
         and isinstance(node.left, ast.List)
-        and not isinstance(node.right, ast.List | ast.BinOp)
+        and isinstance(node.right, _ATOMS)
     ):
         return _exchange(code, node.left, node.right)
     return ()
@@ -153,7 +158,9 @@ def marked(finding: Finding, desk: Desk) -> Iterator[Fix]:
         comma = " " if inner.endswith(",") else ", "
         place = start + len(inner)
         yield Fix("mark the end of the stable prefix", "display-only", (code.edit(place, place, comma + _MARK),))
-    elif isinstance(system, ast.Constant | ast.JoinedStr | ast.Name | ast.Attribute | ast.Call | ast.BinOp):
+    elif isinstance(
+        system, ast.Constant | ast.JoinedStr | ast.Name | ast.Attribute | ast.Call | ast.BinOp
+    ) and not _may_be_list(code, system):
         start, end = code.range(system)
         opening = '[{"type": "text", "text": '
         yield Fix(
@@ -161,6 +168,22 @@ def marked(finding: Finding, desk: Desk) -> Iterator[Fix]:
             "display-only",
             (code.edit(start, start, opening), code.edit(end, end, f", {_MARK}}}]")),
         )
+
+
+def _may_be_list(code: Code, node: ast.expr) -> bool:
+    """Whether what is sent as system text is, or may well be, a list of blocks already."""
+    if isinstance(node, ast.BinOp):
+        return not any(is_string(code, each) for each in (node, node.left, node.right)) and any(
+            _may_be_list(code, each) for each in (node.left, node.right)
+        )
+    if isinstance(node, ast.Name):
+        values, annotation = bindings(code, node)
+        if annotation is not None:
+            return "str" not in {each.id for each in ast.walk(annotation) if isinstance(each, ast.Name)}
+        return any(_may_be_list(code, value) for value in values if not isinstance(value, ast.Name))
+    return isinstance(node, ast.List | ast.ListComp | ast.Tuple) or (
+        isinstance(node, ast.Call) and is_call(node, {"list"})
+    )
 
 
 def split_at_marker(finding: Finding, desk: Desk) -> Iterator[Fix]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from promptlint.finding import Edit, Finding, Fix
 from promptlint.fixes.canvas import Canvas
 from promptlint.fixes.canvases import canvas_at
 from promptlint.fixes.code import Desk
-from promptlint.fixes.prose import Move, Prose, plan
+from promptlint.fixes.prose import Move, Prose, plan, to_the_end
 
 __all__ = ["moved_behind", "prose_of"]
 
 _CONSTANT = re.compile(r"\{\s*(?:[A-Za-z_]\w*\.)*[A-Z][A-Z0-9_]+\s*\}")
 """A slot for a constant, which is fixed text."""
-_POSITIONAL = re.compile(r"\{\s*(?:[!:][^{}]*)?\}|%[-#0 +]*\d*(?:\.\d+)?[sdrfi]")
+_POSITIONAL = re.compile(r"\{\s*(?:[!:.\[].*)?\}|%[-#0 +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[a-zA-Z]", re.DOTALL)
+_EFFECT = re.compile(r":=|\bawait\b|\bnext\s*\(|\.pop\s*\(")
+"""Expressions that change what those behind them see."""
 
 
 def moved_behind(finding: Finding, desk: Desk) -> Iterator[Fix]:
@@ -51,10 +52,11 @@ def move_in(canvas: Canvas, start: int, end: int, *, last: bool = False) -> tupl
     prose = prose_of(canvas, found)
     move = plan(prose, low, high)
     if move is not None and last:
-        move = replace(move, goal=len(canvas.text))
+        move = to_the_end(prose, move)
     if (
         move is None
         or _changes_arguments(canvas, move)
+        or _changes_effects(canvas, move)
         or any(low < move.end and move.start < high for low, high in canvas.fixed)
     ):
         return ()
@@ -76,6 +78,16 @@ def _changes_arguments(canvas: Canvas, move: Move) -> bool:
         )
 
     return positional(move.start, move.end) and positional(move.end, move.goal)
+
+
+def _changes_effects(canvas: Canvas, move: Move) -> bool:
+    """Whether a value that has an effect (`{(n := ...)}`, `{items.pop()}`) would pass another value, or be passed by it."""
+
+    def within(start: int, end: int) -> list[str]:
+        return [canvas.text[low:high] for low, high in canvas.slots if start <= low and high <= end]
+
+    moved, passed = within(move.start, move.end), within(move.end, move.goal)
+    return bool(moved and passed) and any(map(_EFFECT.search, (*moved, *passed)))
 
 
 def _edits(canvas: Canvas, move: Move) -> tuple[Edit, ...]:
@@ -110,6 +122,8 @@ def _edits(canvas: Canvas, move: Move) -> tuple[Edit, ...]:
         at = len(text.rstrip())
         if not text[end:at].strip():
             return ()
+        if lines and "\n" in text[at:]:
+            at = text.index("\n", at)  # blanks stay at the end of their line
         pieces.insert(0, gap)
     else:
         at = move.goal
@@ -119,13 +133,17 @@ def _edits(canvas: Canvas, move: Move) -> tuple[Edit, ...]:
             pieces.insert(0, "\n")
     removed = canvas.removed(*gone)
     inserted = canvas.inserted(at, pieces, gone)
+    if inserted is None and text.endswith("\n") and not text[move.goal :].strip():
+        # A literal of another kind ends with the last line end: a new one goes behind it.
+        inserted = canvas.inserted(len(text), [gap[1:], *pieces[1:], "\n"], gone)
     if inserted is None and lines:
         inserted = (
             canvas.inserted(at, [" ", (start, bare_end)], gone) if pieces[0] == gap and not move.whole_lines else None
         )
     if removed is None or inserted is None:
         return ()
-    return (*removed, inserted)
+    edits = (*removed, inserted)
+    return (*canvas.unprefixed(gone, edits), *edits)
 
 
 def _free(text: str, at: int, canvas: Canvas) -> bool:

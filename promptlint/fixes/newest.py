@@ -67,10 +67,24 @@ def _messages(finding: Finding, desk: Desk) -> tuple[Code, ast.List] | None:
         for value in given:
             if isinstance(value, ast.Name):
                 values, _ = bindings(code, value)
+                if _grows(code, value):
+                    return None  # its last element is not the newest message
                 value = values[0] if len(values) == 1 else value
             if isinstance(value, ast.List) and value.elts and any(map(_is_message, value.elts)):
                 return code, value
     return None
+
+
+def _grows(code: Code, name: ast.Name) -> bool:
+    """Whether messages are put into a list after it was made."""
+    top: ast.AST = code.function_of(name) or code.file.tree
+    for node in ast.walk(top):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name.id:
+            return True
+        called = node.value if isinstance(node, ast.Attribute) and node.attr in {"append", "extend", "insert"} else None
+        if isinstance(called, ast.Name) and called.id == name.id:
+            return True
+    return False
 
 
 def _is_message(node: ast.expr) -> bool:

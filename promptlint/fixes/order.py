@@ -7,6 +7,7 @@ depends on which came first. Where the elements are not known, nothing is offere
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from promptlint.finding import Edit, Finding, Fix
@@ -241,18 +242,24 @@ def sorted_keys(finding: Finding, desk: Desk) -> Iterator[Fix]:
             continue
         if any(word in code.spelled(call).lower() for word in _RECORDED):
             return
-        start, end = code.range(call)
-        text = code.source.text
-        inner = text[start : end - 1].rstrip()
-        comma = "" if inner.endswith(",") else ","
-        place = start + len(inner)
+        place, written = _behind_arguments(code, call)
         known = keys_are_strings(code, call.args[0])
         yield Fix(
             "sort the keys",
             "safe" if known else "unsafe",
-            (code.edit(place, place, f"{comma} sort_keys=True"),),
+            (code.edit(place, place, written),),
         )
         return
+
+
+def _behind_arguments(code: Code, call: ast.Call) -> tuple[int, str]:
+    """Where one more argument goes, and how it is written: right behind the last one, ahead of a comment."""
+    last = max(code.range(each)[1] for each in (*call.args, *(keyword.value for keyword in call.keywords)))
+    text = code.source.text
+    closing = re.compile(r"(?:\s*\))*").match(text, last, code.range(call)[1] - 1)  # brackets of the argument itself
+    last = closing.end() if closing and closing[0].strip() else last
+    comma = re.compile(r"\s*,").match(text, last)
+    return (comma.end(), " sort_keys=True,") if comma else (last, ", sort_keys=True")
 
 
 def _dumps(call: ast.Call) -> bool:

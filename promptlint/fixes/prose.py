@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["Move", "Prose", "plan", "stretch"]
+__all__ = ["Move", "Prose", "plan", "stretch", "to_the_end"]
 
 MASK = "\ufffc"
 MAX_LABEL_WORDS = 8
@@ -21,6 +21,7 @@ MAX_SENTENCE_WORDS = 40
 MAX_HEADING_WORDS = 40
 MAX_CUE_WORDS = 6  # as in the advisor's moves of traffic
 MAX_LAST_CUE_WORDS = 12  # of the very last line
+MAX_SHAPE_LINES = 6  # behind a cue, that show what an answer looks like
 MAX_TAIL_WORDS = 16  # of fixed text that may stay behind a moved value
 
 _WORD = re.compile(r"[^\W_]+")
@@ -33,16 +34,27 @@ _OPENS = re.compile(r"^[ \t]*[\W_]*(?:begin|start)\b", re.IGNORECASE | re.MULTIL
 _ENDS = re.compile(r"^[ \t]*[\W_]*end\b", re.IGNORECASE | re.MULTILINE)
 _ANNOUNCED = re.compile(r"\b(?:first see|first (?:be )?(?:given|shown|presented))\b", re.IGNORECASE)
 _ROLE = re.compile(r"[ \t]*(?:you are|you're|act as|your role)\b", re.IGNORECASE)
+_MARKUP = re.compile(r"<\|[\w ]+\|>|\[/?INST\]|<</?SYS>>|</?s>|<(?:start|end)_of_turn>")
+"""Marks by which a chat template tells one message from the next."""
+_ANSWER = re.compile(
+    r"\W*(?:(?:your|the|final|expected|example|json|here|is|are)\W+)*"
+    r"(?:answer|response|reply|output|result|summary|translation|solution|completion|verdict|rating|begin)s?(?:\W+format)?\W*[:：]\W*",
+    re.IGNORECASE,
+)
+_GO = re.compile(r"\W*(?:(?:please|now|let's|you may)\W+)*(?:begin|start|go)\W*", re.IGNORECASE)
 _END_MARK = re.compile(r"[ \t]*(?:[=\-*#~<\[]+[ \t]*(?:/|end\b).*|end of .{1,40})", re.IGNORECASE)
+_NAMED_END = re.compile(r"^[ \t]*\W+end(?: of)?[ \t]+(\w[\w \t]*)\W*$", re.IGNORECASE | re.MULTILINE)
 _ANAPHOR = re.compile(
     r"(?:it|its|this|that|these|those|they|them|their|he|she|his|her|then|so|but|and|or|however|therefore|thus|otherwise|"
-    r"here|also|instead|likewise|if so|as such|in this case|for example|e\.g\.|i\.e\.)\b",
+    r"here|also|additionally|furthermore|moreover|finally|instead|likewise|if so|as such|in this case|for example|e\.g\.|i\.e\.)\b",
     re.IGNORECASE,
 )
 _STOP = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bMr)(?<!\bDr)[.!?。！？]+[\"'”’)\]*_`]*(?=\s|$)")
 _BULLET = re.compile(r"[ \t]*(?:[-*+•–]|\d+[.)]|[a-zA-Z][.)]|\(\w+\))[ \t]+")
 _NUMBERED = re.compile(r"[ \t]*(?:\d+[.)]|\(?[a-z0-9][.)]|step\s+\d)", re.IGNORECASE)
 _HEADING = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\*\*[^*]+\*\*:?[ \t]*$|={3,}|-{3,}|\[[^\]]+\][ \t]*$|<[\w-]+>[ \t]*$)")
+_UNIT = re.compile(r"[ \t]*[^\W_]+[ \t]*")
+"""One word behind a value: "UTC", "tokens"."""
 _OPEN_TAG = re.compile(r"[ \t]*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>[ \t]*")
 _CLOSE_TAG = re.compile(r"[ \t]*</([A-Za-z][\w-]*)>[ \t]*")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,}|\"{3}|'{3}|-{3,}|={3,}|<{3,}|>{3,})\w*[ \t]*")
@@ -109,7 +121,8 @@ class Prose:
         """`Label: {slot}`, perhaps with marks around it, or `<tag>{slot}</tag>`."""
         label, mask, rest = line.partition(MASK)
         rest = rest.replace(MASK, "")
-        if not mask or _WORD.search(_CLOSE_TAG.sub("", rest)) or _STOP.search(_unbulleted(label)):
+        unit = _UNIT.fullmatch(rest) and label.rstrip().endswith(":")
+        if not mask or (_WORD.search(_CLOSE_TAG.sub("", rest)) and not unit) or _STOP.search(_unbulleted(label)):
             return False
         words = len(_WORD.findall(label))
         tagged = bool(_OPEN_TAG.fullmatch(label)) and bool(_CLOSE_TAG.fullmatch(rest))
@@ -119,6 +132,12 @@ class Prose:
         """A short line that asks for its continuation."""
         words = _WORD.findall(line)
         return 0 < len(words) <= most and line.rstrip().endswith((":", "：")) and MASK not in line
+
+    def is_last_cue(self, line: str) -> bool:
+        """What may end a text so that the model takes over: a cue, also one with a value in it, a heading with nothing below it, "Begin!"."""
+        if self.is_bare(line) or self.is_labelled(line):
+            return False
+        return (self.is_header(line) and len(_WORD.findall(line)) <= MAX_LAST_CUE_WORDS) or bool(_GO.fullmatch(line))
 
     def is_header(self, line: str) -> bool:
         """A line that says what follows it."""
@@ -145,11 +164,32 @@ def plan(prose: Prose, start: int, end: int) -> Move | None:
         return None
     first, last, whole = unit
     goal = _goal(prose)
-    if goal <= last or _breaks_reference(prose, first, last, goal):
+    if not prose.masked[last:goal].strip() or _breaks_reference(prose, first, last, goal):
         return None
     if any(low < first < high or low < last < high for low, high in (*prose.slots, *prose.sections)):
         return None
+    if _MARKUP.search(prose.masked, first, goal) or _inside_frame(prose, first, last):
+        return None
     return Move(first, last, goal, whole)
+
+
+def to_the_end(prose: Prose, move: Move) -> Move | None:
+    """The move to the very end, also behind what seems to be the question; None behind words that leave the turn to the model."""
+    lines = [line for line in prose.masked[move.goal :].split("\n") if line.strip()]
+    closing = bool(lines) and (prose.is_cue(lines[-1], MAX_LAST_CUE_WORDS) or prose.is_last_cue(lines[-1]))
+    answered = any(_ANSWER.fullmatch(line) for line in lines)
+    if closing or answered or _MARKUP.search(prose.masked, move.goal):
+        return None
+    return replace(move, goal=len(prose.text))
+
+
+def _inside_frame(prose: Prose, first: int, last: int) -> bool:
+    """Whether a heading above and its end below ("## File content" to "## End file content") hold the stretch."""
+    for end in _NAMED_END.finditer(prose.masked, last):
+        name = re.compile(rf"^[ \t]*\W*{re.escape(end[1].strip())}\W*$", re.IGNORECASE | re.MULTILINE)
+        if name.search(prose.masked, 0, first):
+            return True
+    return False
 
 
 def stretch(prose: Prose, start: int, end: int) -> tuple[int, int, bool] | None:
@@ -228,6 +268,9 @@ def _with_header(prose: Prose, top: int, bottom: int) -> tuple[int, int, bool] |
             return None
         if bottom < len(prose.masked) and _END_MARK.fullmatch(prose.line(bottom)):
             bottom = prose.line_end(bottom)
+        fenced = _within_fence(prose, before, bottom)
+        if fenced is not None:
+            return _with_header(prose, *fenced)
         return (before, bottom, True) if _free_above(prose, before) else None
     # Glued to the line above, it is the end of a thought that is not ours to cut.
     if (
@@ -239,6 +282,15 @@ def _with_header(prose: Prose, top: int, bottom: int) -> tuple[int, int, bool] |
     ):
         return None
     return top, bottom, True
+
+
+def _within_fence(prose: Prose, top: int, bottom: int) -> tuple[int, int] | None:
+    """The lines with the two marks around them, when one stands right above and the other right below."""
+    above = prose.line_before(top)
+    if above is None or bottom >= len(prose.masked):
+        return None
+    opening, closing = _FENCE.fullmatch(prose.line(above)), _FENCE.fullmatch(prose.line(bottom))
+    return (above, prose.line_end(bottom)) if opening and closing and opening[1] == closing[1] else None
 
 
 def _labelled(prose: Prose, top: int, bottom: int) -> tuple[int, int, bool] | None:
@@ -354,7 +406,8 @@ def _goal(prose: Prose) -> int:
     bottom = len(prose.masked.rstrip())
     if not bottom:
         return end
-    line: int | None = prose.line_start(bottom)
+    line: int | None = _answer_line(prose, prose.line_start(bottom))
+    last = line
     found: int | None = None
     words = 0
     closed: list[tuple[str, int]] = []  # tags that end in the tail: name, and where the tail would begin behind them
@@ -367,6 +420,7 @@ def _goal(prose: Prose) -> int:
             or prose.is_cue(text, MAX_CUE_WORDS if found is not None else MAX_LAST_CUE_WORDS)
             or closing
             or _FENCE.fullmatch(text)
+            or (line == last and (prose.is_last_cue(text) or _ANSWER.fullmatch(text)))
         )
         words += prose.words(line, prose.line_end(line))
         if (text.strip() and not entry and not heads) or words > MAX_TAIL_WORDS:
@@ -390,6 +444,18 @@ def _goal(prose: Prose) -> int:
     if any(low < found < high for low, high in prose.sections) or prose.in_fence(found):
         return end
     return found
+
+
+def _answer_line(prose: Prose, line: int) -> int:
+    """The line that asks for the answer, when only the shape of the answer stands behind it; else the last line."""
+    above: int | None = line
+    for _ in range(MAX_SHAPE_LINES):
+        above = prose.line_before(above) if above is not None else None
+        if above is None or prose.words(above, len(prose.masked)) > MAX_TAIL_WORDS or MASK in prose.masked[above:]:
+            break
+        if _ANSWER.fullmatch(prose.line(above)):
+            return above
+    return line
 
 
 def _before_cue(prose: Prose, goal: int) -> int:

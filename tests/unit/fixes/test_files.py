@@ -91,3 +91,22 @@ def test_when_one_file_cannot_be_replaced_the_others_get_their_text_back(tmp_pat
     assert one.read_text() == "a = 1\n"
     assert two.read_text() == "b = 1\n"
     assert _names(tmp_path) == ["a.py", "b.py"]
+
+
+def test_an_interrupted_write_leaves_no_file_half_done(tmp_path, monkeypatch):
+    one, two = tmp_path / "a.py", tmp_path / "b.py"
+    one.write_text("a = 1\n")
+    two.write_text("b = 1\n")
+    changes = {path: (files.read(path), "c = 2\n") for path in (one, two)}
+    replace = type(one).replace
+
+    def interrupted(self, target):
+        if target.name == "b.py":
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    monkeypatch.setattr(type(one), "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_all(changes)
+    assert (one.read_text(), two.read_text()) == ("a = 1\n", "b = 1\n")
+    assert _names(tmp_path) == ["a.py", "b.py"]

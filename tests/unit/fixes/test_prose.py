@@ -2,7 +2,7 @@
 
 import pytest
 
-from promptlint.fixes.prose import Prose, plan
+from promptlint.fixes.prose import Prose, plan, to_the_end
 
 RULES = "Answer from the manual only. Keep it short."
 
@@ -23,6 +23,8 @@ def _moved(text):
         (f"=== REPORT ===\n@\n=== END OF REPORT ===\n\n{RULES}", "=== REPORT ===\n@\n=== END OF REPORT ==="),
         (f"You are kind. Today is @. {RULES}", "Today is @."),
         (f"Question: @\nA: @\nB: @\n\n{RULES}", "Question: @\nA: @\nB: @"),
+        (f"Your manager gave you a task.\n---\nTask:\n@\n---\n{RULES}", "---\nTask:\n@\n---"),
+        (f"Time: @ UTC\n{RULES}", "Time: @ UTC"),
     ],
 )
 def test_a_value_takes_along_what_says_what_it_is(text, goes):
@@ -42,8 +44,25 @@ def test_a_value_takes_along_what_says_what_it_is(text, goes):
         f"[BEGIN DATA]\n[Question]: @\n[END DATA]\n{RULES}",
         f"You will first see a sheet.\n@\n\n{RULES}",
         f"{RULES}\n\nQuestion: @\nAnswer:",
+        f"History:\n\n@\n\n{RULES}\n<|im_end|>\n<|im_start|>assistant\n",
+        f"## File content\n## Created:\n@\n\n## End file content\n{RULES}",
+        f"{RULES} Additionally rate how it answers @. {RULES}",
     ],
-    ids=["above", "step", "fence", "JSON", "open bracket", "anaphor", "list", "frame", "announced", "there already"],
+    ids=[
+        "above",
+        "step",
+        "fence",
+        "JSON",
+        "open bracket",
+        "anaphor",
+        "list",
+        "frame",
+        "announced",
+        "there already",
+        "chat markup",
+        "named frame",
+        "additional",
+    ],
 )
 def test_what_would_no_longer_make_sense_stays(text):
     assert _moved(text) is None
@@ -54,7 +73,19 @@ def test_what_would_no_longer_make_sense_stays(text):
     [
         (f"Context:\n@\n\n{RULES}\n\nAnswer:", "Answer:"),
         (f"Context:\n@\n\n{RULES}\n\nQuestion: @\nAnswer:", "Question: @\nAnswer:"),
+        (f"Context:\n@\n\n{RULES}\n\nText: @\nRESPONSE:\n[<types>]", "Text: @\nRESPONSE:\n[<types>]"),
+        (f"Context:\n@\n\n{RULES}\n\n---Example questions---\n", "---Example questions---"),
+        (f"Context:\n@\n\n{RULES}\n\nPlease begin!", "Please begin!"),
     ],
 )
 def test_a_question_and_its_cue_stay_last(text, behind):
     assert _moved(text) == ("Context:\n@", behind)
+
+
+@pytest.mark.parametrize("cue", ["Answer:", "Please begin!", "Your move, choose from (@) or q to quit:"])
+def test_nothing_moves_behind_the_words_that_leave_the_turn_to_the_model(cue):
+    text = f"Score: @\n\n{RULES}\n\nBoard:\n@\n\n{cue}"
+    slots = [(index, index + 1) for index, char in enumerate(text) if char == "@"]
+    prose = Prose(text, slots)
+    move = plan(prose, *slots[0])
+    assert move is None or to_the_end(prose, move) is None
