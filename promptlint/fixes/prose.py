@@ -49,12 +49,15 @@ _ANAPHOR = re.compile(
     r"here|also|additionally|furthermore|moreover|finally|instead|likewise|if so|as such|in this case|for example|e\.g\.|i\.e\.)\b",
     re.IGNORECASE,
 )
+_THIS = re.compile(r"\b(?:this|these|that|those|such)[ \t]+(\w+)", re.IGNORECASE)
 _STOP = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bMr)(?<!\bDr)[.!?。！？]+[\"'”’)\]*_`]*(?=\s|$)")
 _BULLET = re.compile(r"[ \t]*(?:[-*+•–]|\d+[.)]|[a-zA-Z][.)]|\(\w+\))[ \t]+")
 _NUMBERED = re.compile(r"[ \t]*(?:\d+[.)]|\(?[a-z0-9][.)]|step\s+\d)", re.IGNORECASE)
 _HEADING = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\*\*[^*]+\*\*:?[ \t]*$|={3,}|-{3,}|\[[^\]]+\][ \t]*$|<[\w-]+>[ \t]*$)")
 _UNIT = re.compile(r"[ \t]*[^\W_]+[ \t]*")
 """One word behind a value: "UTC", "tokens"."""
+_MORE = re.compile(rf"(?:{MASK}|[ \t,;|]*[^\W_][\w ]{{0,30}}:[ \t]*{MASK})+[ \t]*")
+"""More labels with their values on one line."""
 _OPEN_TAG = re.compile(r"[ \t]*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>[ \t]*")
 _CLOSE_TAG = re.compile(r"[ \t]*</([A-Za-z][\w-]*)>[ \t]*")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,}|\"{3}|'{3}|-{3,}|={3,}|<{3,}|>{3,})\w*[ \t]*")
@@ -120,8 +123,9 @@ class Prose:
     def is_labelled(self, line: str) -> bool:
         """`Label: {slot}`, perhaps with marks around it, or `<tag>{slot}</tag>`."""
         label, mask, rest = line.partition(MASK)
+        more = _MORE.fullmatch(rest)
         rest = rest.replace(MASK, "")
-        unit = _UNIT.fullmatch(rest) and label.rstrip().endswith(":")
+        unit = (more or _UNIT.fullmatch(rest)) and label.rstrip().endswith(":")
         if not mask or (_WORD.search(_CLOSE_TAG.sub("", rest)) and not unit) or _STOP.search(_unbulleted(label)):
             return False
         words = len(_WORD.findall(label))
@@ -251,6 +255,12 @@ def _bare(prose: Prose, top: int, bottom: int) -> tuple[int, int, bool] | None:
         mark, other = _FENCE.fullmatch(above), _FENCE.fullmatch(behind)
         if mark and other and mark[1] == other[1]:
             return _with_header(prose, before, prose.line_end(bottom))
+    else:
+        above = ""
+    header = prose.line_before(before) if before is not None and not above.strip() else before
+    headed = header is not None and prose.is_header(prose.line(header))
+    if _is_entry(prose, above) or (headed and _is_entry(prose, behind)):
+        return _labelled(prose, top, bottom)  # one of a list
     return _with_header(prose, top, bottom)
 
 
@@ -272,6 +282,8 @@ def _with_header(prose: Prose, top: int, bottom: int) -> tuple[int, int, bool] |
         if fenced is not None:
             return _with_header(prose, *fenced)
         return (before, bottom, True) if _free_above(prose, before) else None
+    if above.rstrip().endswith((":", "：")):
+        return None  # announced by a sentence that stays
     # Glued to the line above, it is the end of a thought that is not ours to cut.
     if (
         not blank
@@ -305,6 +317,8 @@ def _labelled(prose: Prose, top: int, bottom: int) -> tuple[int, int, bool] | No
         return None  # the list goes on with fixed entries
     before = prose.line_before(top)
     above = prose.line(before) if before is not None else ""
+    if before is not None and not above.strip() and prose.is_bare(prose.line(top)):
+        return _with_header(prose, top, bottom)
     if before is None or not above.strip():
         return (top, bottom, True) if not bullet or before is None or _free_above(prose, top) else None
     if prose.is_header(above):
@@ -348,8 +362,11 @@ def _sentence(prose: Prose, start: int, end: int) -> tuple[int, int, bool] | Non
         return None  # a heading or a line without an end runs into it
     if before == "" and low > 0 and not _free_above(prose, low):
         return None
-    whole = first == prose.line_start(first) and prose.masked[last : prose.line_end(max(last - 1, 0))].strip() == ""
-    return (first, prose.line_end(max(last - 1, first)), True) if whole else (first, last, False)
+    begin = prose.line_start(first)
+    whole = (
+        not prose.masked[begin:first].strip() and prose.masked[last : prose.line_end(max(last - 1, 0))].strip() == ""
+    )
+    return (begin, prose.line_end(max(last - 1, first)), True) if whole else (first, last, False)
 
 
 def _stands_alone(head: str, sentence: str) -> bool:
@@ -479,4 +496,9 @@ def _breaks_reference(prose: Prose, first: int, last: int, goal: int) -> bool:
     if pointing and MASK not in moved[pointing.end() :]:
         return True
     passed = prose.masked[last:goal]
-    return bool(_BACK.search(passed))
+    following = passed.lstrip()
+    if _ANAPHOR.match(following.lstrip("\"'`*_(")):
+        return True
+    words = {word.lower() for word in _WORD.findall(moved)}
+    named = _THIS.finditer(following.partition("\n\n")[0])
+    return any(match[1].lower() in words for match in named) or bool(_BACK.search(passed))

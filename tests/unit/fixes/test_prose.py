@@ -24,6 +24,9 @@ def _moved(text):
         (f"You are kind. Today is @. {RULES}", "Today is @."),
         (f"Question: @\nA: @\nB: @\n\n{RULES}", "Question: @\nA: @\nB: @"),
         (f"Your manager gave you a task.\n---\nTask:\n@\n---\n{RULES}", "---\nTask:\n@\n---"),
+        (f"Resources:\n\n@\nNews: @\nDebate: @\n{RULES}", "Resources:\n\n@\nNews: @\nDebate: @"),
+        (f"Be kind.\nCriteria: @\n@\n{RULES}", "Criteria: @\n@"),
+        (f"  Be kind.\n  Task: @Response: @\n  {RULES}", "Task: @Response: @"),
         (f"Time: @ UTC\n{RULES}", "Time: @ UTC"),
     ],
 )
@@ -46,6 +49,9 @@ def test_a_value_takes_along_what_says_what_it_is(text, goes):
         f"{RULES}\n\nQuestion: @\nAnswer:",
         f"History:\n\n@\n\n{RULES}\n<|im_end|>\n<|im_start|>assistant\n",
         f"## File content\n## Created:\n@\n\n## End file content\n{RULES}",
+        f"You speak for the {'very ' * 40}careful side. Here is the decision:\n\n@\n\n{RULES}",
+        f"We address a request of the user:\n\n@\n\nTo answer this request we have a team. {RULES}",
+        f"Recall the request:\n\n@\n\nAnd we have a team. {RULES}",
         f"{RULES} Additionally rate how it answers @. {RULES}",
     ],
     ids=[
@@ -61,6 +67,9 @@ def test_a_value_takes_along_what_says_what_it_is(text, goes):
         "there already",
         "chat markup",
         "named frame",
+        "long announcement",
+        "referred to",
+        "goes on",
         "additional",
     ],
 )
@@ -89,3 +98,10 @@ def test_nothing_moves_behind_the_words_that_leave_the_turn_to_the_model(cue):
     prose = Prose(text, slots)
     move = plan(prose, *slots[0])
     assert move is None or to_the_end(prose, move) is None
+
+
+def test_a_sentence_with_a_line_of_its_own_takes_its_indentation_along():
+    text = f"  Be kind.\n  Today is @.\n  {RULES}"
+    at = text.index("@")
+    move = plan(Prose(text, [(at, at + 1)]), at, at + 1)
+    assert text[move.start : move.end] == "  Today is @.\n"
