@@ -27,6 +27,8 @@ MAX_DOCUMENT = 512 << 20
 _BUFFER = 1 << 18
 """Bytes that are read ahead: lines of text traffic are long, and one that lies in the buffer is copied once."""
 
+_STEP = 1 << 20  # bytes of a file that is read whole, at a time
+
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's name for: a gzip header, and the largest window
 _GZIP_STEP = 1 << 12  # bytes; what is fed together with damage is lost with it
@@ -191,13 +193,17 @@ def _skip_line(stream: BinaryIO) -> None:
 
 def read_whole(stream: BinaryIO, limit: int = MAX_DOCUMENT) -> bytes:
     """All bytes that are left. Raises Broken for more than `limit`, or damage."""
+    data = bytearray()  # a read of `limit` bytes at once would ask for that much memory, however small the file
     try:
-        data = stream.read(limit + 1)
+        while part := stream.read(min(_STEP, limit + 1 - len(data))):
+            data += part
     except _faults() as error:
         raise Broken(_reason(error)) from error
+    except MemoryError as error:
+        raise Broken("needs more memory than there is: this format has to be read whole") from error
     if len(data) > limit:
         raise Broken(f"larger than {limit >> 20} MB: this format has to be read whole")
-    return data
+    return bytes(data)
 
 
 def _reason(error: BaseException) -> str:

@@ -29,7 +29,10 @@ def _value(value: Any) -> Any:
         if key in value:
             return value[key]
     if "intValue" in value:
-        return int(value["intValue"])
+        try:
+            return int(value["intValue"])
+        except (TypeError, ValueError, OverflowError):
+            return None
     if "arrayValue" in value:
         return [_value(item) for item in value["arrayValue"].get("values", ())]
     if "kvlistValue" in value:
