@@ -113,7 +113,7 @@ class Project:
                 encoding = "utf-8-sig"
         try:
             return SourceFile(self.display(path), data.decode(encoding))
-        except (UnicodeDecodeError, LookupError):
+        except (UnicodeError, LookupError):  # some codecs raise the plain UnicodeError
             self.refused[path] = f"not valid {encoding.removesuffix('-sig')} text"
             return None
 

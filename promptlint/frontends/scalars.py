@@ -139,6 +139,8 @@ def json_strings(source: SourceFile) -> tuple[Scalar, ...]:
         json.loads(source.text)
     except json.JSONDecodeError as error:
         raise BrokenDataError(error.msg, error.lineno) from error
+    except ValueError as error:  # a number with more digits than Python converts
+        raise BrokenDataError(str(error), 1) from error
     except RecursionError as error:
         raise BrokenDataError("nested too deeply", 1) from error
     return tuple(_json_walk(source))

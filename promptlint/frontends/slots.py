@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TypeAlias
 
 from promptlint.catalog.names import NameFact, load_names
@@ -36,6 +36,7 @@ __all__ = [
 
 SYNTAXES = ("format", "braces", "dollar", "percent", "mustache")
 
+MAX_SLOTS = 10_000  # of one text: no prompt has so many
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")  # a marker in braces, and nothing else in them
 _DOLLAR = re.compile(r"\$(?:(?P<escaped>\$)|(?P<named>[_a-zA-Z]\w*)|\{(?P<braced>[_a-zA-Z]\w*)\}|(?P<invalid>))")
@@ -94,7 +95,10 @@ Piece: TypeAlias = Fixed | Slot | Section
 def parse(text: str, syntax: str) -> tuple[Piece, ...]:
     """The pieces of `text`, in order and without gaps. Raises BadTemplateError where the library that owns the syntax would refuse it."""
     scan = {"format": _format, "braces": _braces, "dollar": _dollar, "percent": _percent, "mustache": _mustache}[syntax]
-    return tuple(scan(text))
+    found = tuple(islice(scan(text), 2 * MAX_SLOTS + 1))
+    if len(found) > 2 * MAX_SLOTS:
+        raise BadTemplateError(f"more than {MAX_SLOTS:,} slots", 0)
+    return found
 
 
 def slots(text: str, syntax: str) -> tuple[Slot, ...]:
@@ -112,7 +116,7 @@ def guess(text: str) -> str | None:
     a name that are written as one writes Jinja, or when no single-braced name stands beside them.
     """
     if "{" in text:
-        fields = [slot for slot in slots(text, "format") if text[: slot.start][-1:] != "$"]
+        fields = [slot for slot in slots(text, "format") if text[max(slot.start - 1, 0) : slot.start] != "$"]
         single = bool(fields) and all(_IDENTIFIER.match(slot.name) for slot in fields)
         if "{%" in text or _LOOSE.search(text) or (not single and _DOUBLED.search(text)):
             return "jinja2"

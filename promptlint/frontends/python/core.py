@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,18 @@ from promptlint.catalog.sources import Sources
 from promptlint.frontends.base import Project, TemplateReader
 from promptlint.frontends.python.index import FunctionInfo, Index, Module
 from promptlint.frontends.python.text import (
+    BudgetError,
     Segments,
     Texts,
     choose,
     date_only,
     letters_date_only,
+    may_pad,
     merge,
     placed,
     split_common,
     static_text,
+    weight,
 )
 from promptlint.frontends.python.values import (
     ORDER,
@@ -79,6 +83,9 @@ ALLOWANCE = 200_000  # evaluated nodes of a project of a thousand files and more
 AMPLE = 500_000  # the same for a smaller project, in which all else takes less time
 AMPLE_FILES = 1_000
 HARD_STEPS = 40_000  # after so many it ends
+MAX_WORK = 400_000  # segments that a root may place, each time anew: what doubles itself ends here
+MODULE_STEPS = 400_000  # after so many steps of all its roots together, the rest of a module is left unread
+MAX_ITEMS = 100_000  # of a list
 MAX_TEXT = 400_000  # characters of one folded text
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -162,10 +169,6 @@ def _chosen(origins: tuple[Origin, ...], spoken: tuple[str, ...], expression: st
         else origin
         for origin in origins
     )
-
-
-class BudgetError(Exception):
-    """A root used up its steps."""
 
 
 class Arguments:
@@ -268,6 +271,8 @@ class Core:
         self.texts = Texts()
         self.stack: list[Frame] = []
         self.steps = 0
+        self.work = 0
+        self.spent: Counter[Path] = Counter()  # steps of all roots of a module
         self.total = 0  # steps of all roots so far
         self.soft = SOFT_STEPS
         self.sent = 0  # calls that send, silent evaluation included
@@ -456,7 +461,11 @@ class Core:
         self, value: Value, expression: str, span: Span, *names: str, spec: str = "", conversion: str = ""
     ) -> Segments:
         """The text of a value at a place (a slot of an f-string, an operand, an element of a join)."""
+        self.work += 1
         if isinstance(value, Str):
+            self.work += weight(value.segments, MAX_WORK)
+            if self.work > MAX_WORK:
+                raise BudgetError
             text = placed(value.segments, Step(span, "placed here"))
             if conversion == "r":
                 whole = static_text(text)
@@ -468,6 +477,8 @@ class Core:
             if spec and spec != "s":
                 whole = static_text(text)
                 if whole is not None:
+                    if may_pad(spec):
+                        return text
                     try:
                         return (Text(format(whole, spec), span.inexact()),)
                     except ValueError:
@@ -512,7 +523,9 @@ class Core:
     def _constant(self, value: Const, span: Span, spec: str, conversion: str) -> Segments:
         try:
             shown = (
-                format(value.value, spec) if spec else (repr(value.value) if conversion == "r" else str(value.value))
+                format(value.value, spec)
+                if spec and not may_pad(spec)
+                else (repr(value.value) if conversion == "r" else str(value.value))
             )
         except (ValueError, TypeError):
             shown = str(value.value)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from promptlint.frontends.python.core import HARD_STEPS, MAX_TEXT, Arguments, BudgetError, Core, identifier
+from promptlint.frontends.python.core import HARD_STEPS, MAX_ITEMS, MAX_TEXT, Arguments, BudgetError, Core, identifier
 from promptlint.frontends.python.index import FunctionInfo, Module
 from promptlint.frontends.python.literals import Literal, Slot, scan
 from promptlint.frontends.python.nodes import walk
-from promptlint.frontends.python.text import Field, Segments, merge, percent_fields, static_text
+from promptlint.frontends.python.text import MAX_SLOTS, Field, Segments, may_pad, merge, percent_fields, static_text
 from promptlint.frontends.python.values import (
     Alt,
     Box,
@@ -173,6 +173,8 @@ class Expressions(Core):
         return result
 
     def _assembled(self, parts: Parts, frame: Frame) -> Str:
+        if len(parts) > 2 * MAX_SLOTS:
+            raise BudgetError
         result: list[Segment] = []
         for part in parts:
             if isinstance(part, Text):
@@ -428,6 +430,7 @@ class Expressions(Core):
         if textual or (_is_texty(left) and _is_texty(right)):
             first = left.segments if isinstance(left, Str) else self._operand(left, left_node, frame)
             second = self._operand(right, right_node, frame)
+            self.work += len(first) + len(second)
             return Str(merge((*first, *second)))
         expression = self.source_of(node, frame)
         result = self.derived(expression, self.span_of(node, frame), left, right, name=identifier(expression))
@@ -441,6 +444,8 @@ class Expressions(Core):
         self, left: Value, right: Value, left_node: ast.AST, right_node: ast.AST, node: ast.AST, frame: Frame
     ) -> Value:
         items = (*self.items_of(left, left_node, frame), *self.items_of(right, right_node, frame))
+        if len(items) > MAX_ITEMS:
+            raise BudgetError
         kind = left.kind if isinstance(left, List) else right.kind if isinstance(right, List) else "list"
         return List(items, self.span_of(node, frame), kind)
 
@@ -492,7 +497,7 @@ class Expressions(Core):
                 value = self.opaque(right, right_node, frame)
             expression = field.name or (self.element_source(right_node, position, frame) or right_text)
             spec = field.spec + field.conversion if field.spec or field.conversion not in "sdiu" else ""
-            if isinstance(value, Const) and spec:
+            if isinstance(value, Const) and spec and not may_pad(spec):
                 try:
                     return (Text(f"%{spec}" % value.value, span.inexact()),)
                 except (TypeError, ValueError):

@@ -76,7 +76,7 @@ def scan(source: SourceFile, start: int, end: int) -> tuple[Literal | Slot, ...]
             if opening is None:
                 return None
             at = _token(source, opening, end, parts)
-    except _Refused:
+    except (_Refused, RecursionError):  # strings in slots in strings, without end
         return None
     return tuple(parts)
 

@@ -11,7 +11,7 @@ from typing import Any
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
 from promptlint.frontends.python.calls import MESSAGE_LISTS
-from promptlint.frontends.python.core import ALLOWANCE, AMPLE, AMPLE_FILES, LEAN_STEPS, BudgetError
+from promptlint.frontends.python.core import ALLOWANCE, AMPLE, AMPLE_FILES, LEAN_STEPS, MODULE_STEPS, BudgetError
 from promptlint.frontends.python.features import features_of
 from promptlint.frontends.python.frameworks import imported_name
 from promptlint.frontends.python.hooks import Hooks
@@ -369,8 +369,12 @@ class Interpreter(Hooks):
         self._guarded(info.module, info.node.lineno, info.qualname, run)
 
     def _guarded(self, module: Module, line: int, name: str, run: Callable[[], None]) -> None:
+        spent = self.spent[module.path]
+        if spent > MODULE_STEPS:
+            return
         mark = self.journal.mark()
         self.steps = 0
+        self.work = 0
         self.unresolved = []
         self.stack = []
         self.silent = 0
@@ -392,6 +396,10 @@ class Interpreter(Hooks):
             self.silent = 0
             self.journal.undo(mark)
             self.total += self.steps
+            self.spent[module.path] = spent + self.steps + self.work // 10
+            if spent + self.steps + self.work // 10 > MODULE_STEPS:
+                place = Unread(module.source.path, line, f"the code from {name} on: too large to follow")
+                self.index.unread.append(place)
             if self.total > self.allowance:
                 self.soft = LEAN_STEPS
 
@@ -596,6 +604,7 @@ class Interpreter(Hooks):
         for name, statements in module.bindings.items():
             names.extend((statement.lineno, statement.end_lineno or statement.lineno, name) for statement in statements)
         self.steps = 0
+        self.work = 0
         for node, function, _ in module.literals:
             if function is not None:
                 continue

@@ -95,7 +95,8 @@ def _split_field(body: str) -> tuple[str, str, str]:
     return match.group(1), match.group(2) or "", match.group(3) or ""
 
 
-_PERCENT = re.compile(r"%(?:\(([^)]*)\))?([#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[hlL]?)([diouxXeEfFgGcrsa%])")
+# A key is short; without that bound a text of many "%(" would be searched to its end for each.
+_PERCENT = re.compile(r"%(?:\(([^)]{0,200})\))?([#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[hlL]?)([diouxXeEfFgGcrsa%])")
 
 
 def percent_fields(text: str) -> Iterator[Field | tuple[int, int]]:
@@ -220,6 +221,8 @@ class Texts:
                         kept = []
                         if text is not None:
                             result.append(text)
+                        if count >= MAX_SLOTS:
+                            raise BudgetError
                         result.extend(value(found, self.span(segment, found.start, found.end), count))
                         count += 1
                     text = self.keep(segment, kept)
@@ -430,13 +433,49 @@ def placed(segments: Segments, step: Step) -> Segments:
     return tuple(result)
 
 
+class BudgetError(Exception):
+    """A root used up its steps, or a value of it outgrew every prompt."""
+
+
+# Of one text that is put together: more than a file may hold. Texts that double grow beyond all memory.
+MAX_CHARACTERS = 8_000_000
+MAX_SLOTS = 10_000  # of one text
+
+
+def weight(segments: Segments, most: int) -> int:
+    """How many segments there are, nested ones too, as far as `most`. Values share their parts, so one that is small in memory may be huge to walk through."""
+    found = 0
+    stack = [segments]
+    while stack and found <= most:
+        part = stack.pop()
+        found += len(part)
+        for segment in part:
+            if isinstance(segment, Choice):
+                stack.extend(segment.arms)
+            elif isinstance(segment, Repeat):
+                stack.append(segment.body)
+    return found
+
+
+_WIDTH = re.compile(r"\d{5}")
+
+
+def may_pad(spec: str) -> bool:
+    """Whether a format specification asks for a width or precision that no prompt has: to obey would fill the memory."""
+    return _WIDTH.search(spec) is not None
+
+
 def merge(segments: Segments) -> Segments:
-    """Neighbouring texts made one where their places adjoin exactly; empty texts dropped."""
+    """Neighbouring texts made one where their places adjoin exactly; empty texts dropped. Raises BudgetError for a text beyond `MAX_CHARACTERS`."""
     result: list[Segment] = []
+    characters = 0
     for segment in segments:
         if isinstance(segment, Text):
             if not segment.value:
                 continue
+            characters += len(segment.value)
+            if characters > MAX_CHARACTERS:
+                raise BudgetError
             if result and isinstance(result[-1], Text):
                 before = result[-1]
                 if (
