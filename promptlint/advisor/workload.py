@@ -185,7 +185,10 @@ def _refuse_repeated_keys(text: bytes, path: Path) -> None:
     """YAML lets the last of two equal keys win; nobody can know which one is meant."""
     import yaml
 
-    stack, seen = [yaml.compose(text, yaml.SafeLoader)], set()
+    try:
+        stack, seen = [yaml.compose(text, yaml.SafeLoader)], set()
+    except yaml.YAMLError as error:  # the two loaders differ in what they refuse
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
     while stack:
         node = stack.pop()
         if id(node) in seen or not isinstance(node, yaml.CollectionNode):

@@ -13,6 +13,7 @@ from promptlint.advisor.estimate import MAX_REPLICAS, Given, Lever
 from promptlint.advisor.prompts_alone import Order, OrdersAdvice, judge
 from promptlint.advisor.verdict import RuleBook, load_rule_book
 from promptlint.advisor.workload import Workload, default_requests, load_workloads, tokens_of, with_changes
+from promptlint.app.atomic import writing
 from promptlint.app.measured import Measured, load_measured
 from promptlint.errors import UserError
 from promptlint.report.advise import Advice, EngineRow, LeverRow, ReasonRow, Reordering, StructuredRow, VerdictRow
@@ -538,9 +539,11 @@ def _write(records: Sequence[Any], path: Path) -> None:
     import json
 
     try:
-        with path.open("w", encoding="utf-8") as file:
+        with writing(path) as file:
             for record in records:
-                file.write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
+                file.write(
+                    (json.dumps(record.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+                )
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from promptlint.app.atomic import write_text
 from promptlint.app.check import Request, check, wanting
 from promptlint.app.discovery import absolute
 from promptlint.app.revision import checked_out
@@ -60,7 +61,7 @@ def write(path: Path, report: CheckReport, settings: Settings, request: Request)
     items = sorted(_known(report, settings, request), key=lambda item: (item.path, item.rule, item.fingerprint))
     data = {"schema": SCHEMA, "findings": [asdict(item) for item in items]}
     try:
-        path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+        write_text(path, json.dumps(data, indent=2) + "\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
     return len(items)

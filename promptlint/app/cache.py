@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from promptlint import __version__
 from promptlint.analysis.assumptions import remembered
+from promptlint.app.atomic import write_text
 from promptlint.app.discovery import Discovery
 from promptlint.catalog import rules_root
 from promptlint.config import Settings
@@ -78,7 +78,7 @@ class Cache:
     def _store_counts(self) -> None:
         if len(remembered) > self.known:
             newest = dict(list(remembered.items())[-MAX_COUNTS:])
-            _write(self.folder / _COUNTS, json.dumps(newest, separators=(",", ":")))
+            write_text(self.folder / _COUNTS, json.dumps(newest, separators=(",", ":")))
 
     def store(self, report: model.CheckReport, project: Project) -> None:
         """Keep a report. Nothing happens when the folder cannot be written."""
@@ -88,7 +88,7 @@ class Cache:
         content = json.dumps({"files": files, "report": model.dump(report)}, separators=(",", ":"))
         with contextlib.suppress(OSError):
             make_folder(self.folder)
-            _write(self.path, content)
+            write_text(self.path, content)
             self._store_counts()
             _prune(self.folder)
 
@@ -167,19 +167,6 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     (folder / ".gitignore").write_text("*\n", "utf-8")
     (folder / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", "utf-8")
-
-
-def _write(path: Path, content: str) -> None:
-    """Write beside the place and move there in one step; mkstemp makes the file readable by its owner only."""
-    handle, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
 
 
 def _prune(folder: Path) -> None:

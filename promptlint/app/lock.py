@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from promptlint.app.atomic import write_text
 from promptlint.app.check import Request
 from promptlint.app.discovery import absolute
 from promptlint.config import Settings
@@ -101,7 +102,7 @@ def write(report: CheckReport, settings: Settings, request: Request) -> Path:
         "call_sites": {site: asdict(rows[site]) for site in sorted(rows)},
     }
     try:
-        path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+        write_text(path, json.dumps(data, indent=2) + "\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
     return path

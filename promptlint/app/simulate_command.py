@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from promptlint.app.atomic import writing
 from promptlint.app.prefix_tree import Watched
 from promptlint.app.requests import Renderer, Requests, Source
 from promptlint.app.simulate import ENGINES, Setup, simulate
@@ -299,9 +300,9 @@ def _requests(source: Source, setup: Setup, given: Mapping[str, Any], render: Re
 def write_requests(path: Path, rows: Iterable[tuple[Any, int, int]], ids: Sequence[Any] | None) -> None:
     """A JSON line for each request; `ids` gives the id of a number, None where the rows have it. Raises UserError."""
     try:
-        with path.open("w", encoding="utf-8") as file:
+        with writing(path) as file:
             for name, prompt, cached in rows:
                 row = {"id": name if ids is None else ids[name], "prompt_tokens": prompt, "cached_tokens": cached}
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps(row).encode() + b"\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -117,7 +117,7 @@ def _statements(text: str) -> list[tuple[int, int]]:
     """First and last line of each simple statement, and of each compound statement's head."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _newer_statements(text)
     rows = []
     for node in ast.walk(tree):

@@ -104,16 +104,39 @@ class LazyGroup(click.Group):
             return _INTERRUPTED
         except BrokenPipeError:
             return _reader_gone()
-        except Exception:  # noqa: BLE001  # whatever else arrives here is our bug
-            import traceback
-
-            traceback.print_exc()
+        except Exception as error:  # noqa: BLE001  # whatever else arrives here is our bug
+            click.echo(crash_report(error), err=True)
             click.echo(
                 f"promptlint: error: this is a bug in promptlint {__version__}; please report it with the lines above",
                 err=True,
             )
             return 2
         return result if isinstance(result, int) else 0
+
+
+def crash_report(error: BaseException) -> str:
+    """The traceback of a bug of ours: places in code and kinds of errors. Their messages, which may quote the user's prompts or keys, are left out
+    unless PROMPTLINT_TRACEBACK=full asks for them.
+    """
+    import traceback
+
+    if os.environ.get("PROMPTLINT_TRACEBACK") == "full":
+        return "".join(traceback.format_exception(error)).rstrip()
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    lines = []
+    for one in reversed(chain):
+        lines += [
+            "Traceback (most recent call last):\n",
+            *traceback.format_tb(one.__traceback__),
+            f"{type(one).__name__}\n",
+        ]
+    return (
+        "".join(lines) + "(messages are left out, for they may quote your files; PROMPTLINT_TRACEBACK=full shows them)"
+    )
 
 
 def _reader_gone() -> int:

@@ -158,8 +158,10 @@ def use_color(choice: str, output: Path | None) -> bool:
 def emit(text: str, output: Path | None) -> None:
     """Write data to a file or to stdout. What the encoding cannot carry is written as an escape. Raises UserError for an unwritable file."""
     if output is not None:
+        from promptlint.app.atomic import write_text
+
         try:
-            output.write_text(text, "utf-8", errors="backslashreplace")
+            write_text(output, text, "backslashreplace")
         except OSError as error:
             raise UserError(f"{output}: cannot be written: {error.strerror or error}") from error
         return

@@ -84,6 +84,7 @@ def _open(traffic: tuple[str, ...], given: dict[str, Any]) -> Any:
 @contextmanager
 def _sink(output: Path | None) -> Iterator[IO[bytes]]:
     """Where records go, one by one: a file, or standard output."""
+    from promptlint.app.atomic import writing
     from promptlint.errors import UserError
 
     if output is None:
@@ -91,7 +92,7 @@ def _sink(output: Path | None) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     try:
-        with output.open("wb") as file:
+        with writing(output) as file:
             yield file
     except OSError as error:
         raise UserError(f"{output}: cannot be written: {error.strerror or error}") from error

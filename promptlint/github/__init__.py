@@ -20,6 +20,7 @@ from pathlib import Path
 
 import click
 
+from promptlint.app.atomic import write_text
 from promptlint.app.check import Request
 from promptlint.app.diff import Side, compare, drop, exceeded, read_side, verdicts
 from promptlint.app.discovery import absolute
@@ -167,12 +168,12 @@ def _write_files(asked: Asked, diff: DiffReport, report: CheckReport) -> dict[st
     folder = absolute(asked.folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / REPORT).write_text(diff_json(diff), "utf-8")
+        write_text(folder / REPORT, diff_json(diff))
         written = {"report-path": str(folder / REPORT), "sarif-path": ""}
         if asked.sarif:
             from promptlint.report.sarif import sarif
 
-            (folder / "promptlint.sarif").write_text(sarif(report), "utf-8")
+            write_text(folder / "promptlint.sarif", sarif(report))
             written["sarif-path"] = str(folder / "promptlint.sarif")
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror or error}") from error

@@ -21,8 +21,14 @@ _ALIAS = re.compile(r"^([ \t]*)type([ \t]+\w+[ \t]*)(\[|=)", re.MULTILINE)
 _EXCEPT = re.compile(r"^[ \t]*except[ \t]+[\w.]+([ \t]*,[^:()\n]+):", re.MULTILINE)
 
 
+# Strings in slots of strings, deeper than anybody writes them: libcst takes twice as long for each level.
+_DEEP = re.compile(r"(?:[fFtT][rR]?[\"'][^\"'{}\n]{0,40}\{\s{0,9}){12}")
+
+
 def parse_newer(text: str) -> ast.Module | None:
     """The tree of a file in newer syntax; None when libcst refuses it too, or when it holds a construct that has no older shape."""
+    if _DEEP.search(text):
+        return None
     shown = _without_formatted(text)
     masked = _masked(shown)
     for pattern, blank in ((_PARAMETERS, _brackets), (_ALIAS, _alias), (_EXCEPT, _exception)):
@@ -31,7 +37,7 @@ def parse_newer(text: str) -> ast.Module | None:
         masked = _masked(shown)
     try:
         tree = ast.parse(shown)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return tree if _is_python(text) else None
 

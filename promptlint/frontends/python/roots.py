@@ -398,8 +398,8 @@ class Interpreter(Hooks):
             self.total += self.steps
             self.spent[module.path] = spent + self.steps + self.work // 10
             if spent + self.steps + self.work // 10 > MODULE_STEPS:
-                place = Unread(module.source.path, line, f"the code from {name} on: too large to follow")
-                self.index.unread.append(place)
+                rest = Unread(module.source.path, line, f"the code from {name} on: too large to follow")
+                self.index.unread.append(rest)
             if self.total > self.allowance:
                 self.soft = LEAN_STEPS
 

@@ -7,14 +7,14 @@ objects for the JSON readers, with the ordinal of the entry as its line.
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from promptlint.errors import UserError
-from promptlint.traffic.files import Source, read_whole
+from promptlint.traffic.files import MAX_LINE, Source, read_whole
 from promptlint.traffic.readers.base import Options, text_or_none
 from promptlint.traffic.readers.bodies import add_response, record_of
 from promptlint.traffic.record import Place, Record, Unreadable, milliseconds
@@ -190,6 +190,17 @@ def cassette(document: Mapping[str, Any], place: Place, options: Options) -> Ite
             yield where, Unreadable(error.reason, name)
 
 
+def _inflated(data: bytes, field: str) -> bytes:
+    """A body without its gzip. A bomb, whose few bytes unfold to gigabytes, is no body."""
+    inflate = zlib.decompressobj(31)
+    value = inflate.decompress(data, MAX_LINE)
+    if inflate.unconsumed_tail or (not inflate.eof and len(value) >= MAX_LINE):
+        raise Unreadable(f"unfolds to more than {MAX_LINE >> 20} MB", field)
+    if not inflate.eof:
+        raise Unreadable("damaged gzip: truncated", field)
+    return value
+
+
 def _body(value: Any, field: str) -> Any:
     """A recorded body: text, bytes, gzip, base64 or parsed JSON."""
     if isinstance(value, Mapping):
@@ -200,8 +211,8 @@ def _body(value: Any, field: str) -> Any:
     if isinstance(value, bytes):
         if value[:2] == b"\x1f\x8b":
             try:
-                value = gzip.decompress(value)
-            except (OSError, EOFError) as error:
+                value = _inflated(value, field)
+            except zlib.error as error:
                 raise Unreadable(f"damaged gzip: {error}", field) from error
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
