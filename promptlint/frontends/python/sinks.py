@@ -43,6 +43,7 @@ from promptlint.ir import (
     Growth,
     Hole,
     Media,
+    Origin,
     Parameter,
     Prompt,
     Text,
@@ -392,7 +393,8 @@ class Sinks(Files):
                 ),
                 None,
             )
-            segments = self.structure(value, expression, place, "json")
+            known = _without_class_names(value) if kind is BlockKind.TOOLS else value
+            segments = self.structure(known, expression, place, "json")
             return Block(
                 kind,
                 None,
@@ -777,6 +779,31 @@ def _listed(value: List | Dict) -> tuple[Item, ...]:
     """The elements of a list of tools, Bedrock's `{"tools": [...]}` included."""
     inner = value.get("tools") if isinstance(value, Dict) else value
     return tuple(inner.items) if isinstance(inner, List) else ()
+
+
+def _without_class_names(value: List | Dict) -> List | Dict:
+    """Tools with what the name of a library's class says of its instances left out: `SearchResults()` in a list of tools is a tool, whose
+    description the library's source fixes, and no results of a search.
+    """
+    if not isinstance(value, List):
+        return value
+    items = tuple(replace(item, value=_as_tool(item)) if isinstance(item, Elem) else item for item in value.items)
+    return List(items, value.span, value.kind, value.disorder)
+
+
+def _as_tool(item: Elem) -> Value:
+    """An element that a class makes or holds (`Search()`, `Search.from_url(x)`, `SearchTools.find`) as a tool that is fixed when the process starts."""
+    value: Value = item.value
+    if isinstance(value, Lib) and not value.instance:
+        value = Opaque(value.path, item.placed)
+    if not isinstance(value, Opaque):
+        return item.value
+    path = value.expression.split("(", 1)[0].split(".")
+    of_class = any(part[:1].isupper() and not part.isupper() for part in path) and all(map(str.isidentifier, path))
+    if not of_class or any(origin.confidence > Confidence.LOW for origin in value.origins):
+        return item.value
+    origin = Origin("tools", Volatility.PROCESS, Confidence.MEDIUM, value.expression, value.span)
+    return replace(value, origins=(origin,), kind=BlockKind.TOOLS)
 
 
 def _holds_parts(item: Item) -> bool:

@@ -91,6 +91,16 @@ def test_system_and_tools_of_anthropic_and_a_cache_marker(sink: Sink) -> None:
     assert fixed(prompt, 0) == '[{"name": "find", "description": "Find it."}]'
 
 
+@pytest.mark.parametrize("tool", ["SearchResults()", "tools.GetThread(api=key)", "NewsTools.find"])
+def test_a_tool_made_by_a_librarys_class_is_fixed_whatever_the_class_is_called(sink: Sink, tool: str) -> None:
+    prompt = sink(
+        "import litellm, tools\nfrom tools import NewsTools, SearchResults\nkey = 1\n"
+        f"litellm.completion(model='m', tools=[{tool}], messages=[])"
+    )
+    (hole,) = holes(prompt)
+    assert (hole.volatility, hole.kind) == (Volatility.PROCESS, BlockKind.TOOLS)
+
+
 def test_a_wrapper_is_seen_through_and_the_prompt_belongs_to_where_its_text_is(sink: Sink) -> None:
     prompt = sink(
         "def send(client, messages):\n    return client.chat.completions.create(model='m', messages=messages)\n\n"
