@@ -12,6 +12,7 @@ from promptlint.frontends.python.nodes import walk
 from promptlint.frontends.python.statements import Changed, Statements
 from promptlint.frontends.python.text import merge
 from promptlint.frontends.python.values import (
+    ORDER,
     Alt,
     Const,
     Each,
@@ -57,7 +58,8 @@ class Loops(Statements):
         count = self._turns(node.target, "counter", frame) if numbers else element
 
         def bind(sends: bool) -> Opaque:
-            self._bind_element(node.target, count if sends else element, frame)
+            # A turn that sends a prompt holds one element: the order in which turns come is in none of them.
+            self._bind_element(node.target, _alone(count) if sends else element, frame)
             return self._turns(node.iter, "history", frame) if numbers and sends else over
 
         self._loop(bind, node.body, frame, numbers=numbers)
@@ -305,6 +307,11 @@ class Loops(Statements):
         made = (contained(origins_of(item.value)) for item in now if isinstance(item, Elem))
         origins = merge_origins(over.origins, *made)
         return (Rest(Opaque(over.expression, over.span, origins, over.name, growth=Growth.REWRITE), over.span),)
+
+
+def _alone(element: Value) -> Value:
+    """An element without the order that it came in."""
+    return replace(element, origins=contained(element.origins, ORDER)) if isinstance(element, Opaque) else element
 
 
 def _is_counted(before: Any, now: Any) -> bool:

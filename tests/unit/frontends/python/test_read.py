@@ -193,6 +193,15 @@ def test_sorting_is_the_barrier(sink: Sink, expression: str) -> None:
     assert all("unordered" not in kinds(hole) for hole in holes(prompt))
 
 
+def test_the_order_of_turns_is_in_none_of_their_prompts(sink: Sink) -> None:
+    prompt = sink(
+        "import os, litellm\ndef run(folder):\n    for name in os.listdir(folder):\n"
+        "        litellm.completion(model='m', messages=[{'role': 'user', 'content': f'Look at {name} closely.'}])"
+    )
+    (hole,) = holes(prompt)
+    assert "listing" not in {origin.kind for origin in hole.origins}
+
+
 def test_a_known_name_gives_medium_confidence_and_an_unknown_one_low(sink: Sink) -> None:
     prompt = sink(chat("f'{user_name} {xq7}'", "", "client, user_name, xq7"))
     assert [(hole.volatility, hole.confidence) for hole in holes(prompt)] == [
