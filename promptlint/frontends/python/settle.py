@@ -59,11 +59,18 @@ def settle(sights: Iterable[Sight]) -> list[Prompt]:
             covered.update(_places(one.placed.blocks))
     for kind in ("messages", "template"):
         ordered = [(_places(one.placed.blocks), one.placed) for one in sights if one.origin == kind]
-        for places, prompt in sorted(ordered, key=lambda row: -len(row[0])):
-            if places and not places <= covered:
+        # A template on its own comes last: where a function was seen to fill its slots, their names say nothing more.
+        for places, prompt in sorted(ordered, key=lambda row: (_alone(row[1]), -len(row[0]))):
+            told = _places(prompt.blocks, holes=False) if _alone(prompt) else set()
+            if places and not places <= covered and not (told and told <= covered):
                 covered |= places
                 result.append(prompt)
     return result
+
+
+def _alone(prompt: Prompt) -> bool:
+    """Whether a prompt is a template as a module states it, with open slots."""
+    return prompt.origin == "template" and prompt.function == "<module>"
 
 
 def _placed(draft: Draft) -> Prompt:
@@ -101,7 +108,7 @@ def _only_passes(prompt: Prompt, module: Module, function: FunctionInfo) -> bool
     return True
 
 
-def _places(nodes: tuple[BlockNode, ...]) -> set[tuple[str, int, int]]:
+def _places(nodes: tuple[BlockNode, ...], *, holes: bool = True) -> set[tuple[str, int, int]]:
     """Where the text and the holes of a prompt stand."""
     result: set[tuple[str, int, int]] = set()
 
@@ -111,7 +118,8 @@ def _places(nodes: tuple[BlockNode, ...]) -> set[tuple[str, int, int]]:
                 if segment.value.strip():
                     result.add((segment.span.path, segment.span.line, segment.span.column))
             elif isinstance(segment, Hole):
-                result.add((segment.span.path, segment.span.line, segment.span.column))
+                if holes:
+                    result.add((segment.span.path, segment.span.line, segment.span.column))
             elif isinstance(segment, Choice):
                 for arm in segment.arms:
                     add(arm)

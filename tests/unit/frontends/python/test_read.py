@@ -597,3 +597,17 @@ def test_the_text_of_an_object_of_a_longer_file(sink: Sink) -> None:
     notes = "# one\n# two\n# three\n# é\n# five\n# six\n\n\nclass Note:\n    def __str__(self):\n        return 'A note. '\n"
     app = "from notes import Note\ndef ask(client):\n    return client.chat.completions.create(messages=[{'role': 'system', 'content': f'{Note()}é'}])\n"
     assert fixed(sink(**{"notes.py": notes, "app.py": app})) == "A note. é"
+
+
+def test_a_template_is_not_read_alone_where_its_slots_are_seen_filled(read: Read) -> None:
+    reading = read(
+        "from langchain_core.prompts import PromptTemplate\n"
+        "PICK = PromptTemplate.from_template('You pick data sources for the question of a user. Which would you use?\\n{sources}\\n'\n"
+        "    'Answer with JSON only, and give a reason for each of the sources that you pick, please.\\nQ: {query}')\n"
+        "KNOWN = {'notes': 'what the user wrote', 'web': 'what others wrote'}\n"
+        "def choose(query, flags):\n    text = ''\n    for name, told in KNOWN.items():\n        if flags.get(name):\n"
+        "            text += f'- {name}: {told}\\n'\n    return send(PICK.format(sources=text, query=query))\n"
+    )
+    names = {hole.name for prompt in reading.prompts for block in blocks(prompt) for hole in holes_of(block.segments)}
+    assert "query" in names
+    assert "sources" not in names
