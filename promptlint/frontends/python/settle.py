@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 
 from promptlint.frontends.python.index import FunctionInfo, Module
 from promptlint.frontends.python.sinks import Draft
-from promptlint.ir import BlockNode, Choice, Hole, Prompt, Repeat, Segment, Text, blocks_of, text_of
+from promptlint.ir import (
+    BlockNode,
+    Choice,
+    Confidence,
+    Hole,
+    Prompt,
+    Repeat,
+    Segment,
+    Text,
+    blocks_of,
+    holes_of,
+    text_of,
+)
 from promptlint.source import Span
 
 __all__ = ["MAX_VARIANTS", "Sight", "settle", "sight"]
@@ -59,18 +71,28 @@ def settle(sights: Iterable[Sight]) -> list[Prompt]:
             covered.update(_places(one.placed.blocks))
     for kind in ("messages", "template"):
         ordered = [(_places(one.placed.blocks), one.placed) for one in sights if one.origin == kind]
-        # A template on its own comes last: where a function was seen to fill its slots, their names say nothing more.
+        # A template on its own comes last: where a function was seen to fill its slots with what is known, their names say nothing more.
+        known: set[tuple[str, int, int]] = set()
         for places, prompt in sorted(ordered, key=lambda row: (_alone(row[1]), -len(row[0]))):
             told = _places(prompt.blocks, holes=False) if _alone(prompt) else set()
-            if places and not places <= covered and not (told and told <= covered):
+            if places and not places <= covered and not (told and told <= known):
                 covered |= places
                 result.append(prompt)
+            if not _doubtful(prompt):
+                known |= places
     return result
 
 
 def _alone(prompt: Prompt) -> bool:
     """Whether a prompt is a template as a module states it, with open slots."""
     return prompt.origin == "template" and prompt.function == "<module>"
+
+
+def _doubtful(prompt: Prompt) -> bool:
+    """Whether a prompt holds a value of which nothing is known, not even by its name."""
+    return any(
+        hole.confidence == Confidence.LOW for block in blocks_of(prompt.blocks) for hole in holes_of(block.segments)
+    )
 
 
 def _placed(draft: Draft) -> Prompt:
