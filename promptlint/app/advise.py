@@ -119,7 +119,8 @@ def _advise_code(asked: Asked, said: _Said, book: RuleBook) -> None:
         settings = replace(settings, tokenizer=asked.tokenizer)
     request = CheckRequest(paths, Path.cwd())
     analysis = analyse(settings, request, find(settings, request))
-    sites = analysis.result.call_sites
+    given = {analysis.project.display(path) for path in analysis.project.given}
+    sites = [site for site in analysis.result.call_sites if site.prompt.path in given]
     profile = f"profile {asked.profile}, no traffic log"
     said.assumptions |= {"code": ", ".join(map(str, paths)), "call_sites": len(sites), **_profile_words(asked.profile)}
     if not sites:
@@ -134,7 +135,11 @@ def _advise_code(asked: Asked, said: _Said, book: RuleBook) -> None:
     )
     _structured_code(sites, said, asked.tokenizer)
     own_server = asked.current in {"vllm", "sglang"}
-    proposals = propose_all(sites, own_server=own_server)
+    # The whole project is context: an order that other call sites have is one to share. Advice is for the given paths.
+    asked_for = {site.prompt.id for site in sites}
+    proposals = [
+        one for one in propose_all(analysis.result.call_sites, own_server=own_server) if one.call_site in asked_for
+    ]
     said.verdicts += _code_verdicts(sites, proposals, asked, book, profile)
     for proposal in proposals:
         said.reorderings.append(

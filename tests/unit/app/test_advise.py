@@ -423,3 +423,22 @@ def test_gsm8k_with_the_question_first(capsys, tmp_path):
     (row,) = run_json(capsys, "--traffic", log, "--tokenizer", "cl100k_base")["reordering"]
     assert row["hit_rate_now"] == pytest.approx(0.0024, abs=1e-4)
     assert row["hit_rate_then"] == pytest.approx(0.9489, abs=2e-4)
+
+
+def test_advice_is_for_the_given_paths(capsys, tmp_path, monkeypatch):
+    """The rest of the project is context, as for `check`: its own prompts get no advice."""
+    (tmp_path / "pyproject.toml").write_text("")
+    for name in ("mine", "other"):
+        (tmp_path / f"{name}.py").write_text(
+            "import datetime\nfrom openai import OpenAI\n"
+            f"RULES = {(name + RULES)!r}\n"
+            "def ask(q):\n"
+            "    return OpenAI().chat.completions.create(model='gpt-4o', messages=[\n"
+            "        {'role': 'system', 'content': f'{datetime.datetime.now()} {RULES}'}, {'role': 'user', 'content': q}])\n"
+        )
+    monkeypatch.chdir(tmp_path)
+    both = run_json(capsys, ".")
+    assert {row["call_site"].partition(".py")[0] for row in both["reordering"]} == {"mine", "other"}
+    one = run_json(capsys, "mine.py")
+    assert {row["call_site"].partition(".py")[0] for row in one["reordering"]} == {"mine"}
+    assert one["assumptions"]["call_sites"] == 1
