@@ -112,8 +112,8 @@ class _Run:
         divergence = None
         if change is not None:
             divergence = self._divergence(record, row, parts, match, change)
-        elif record.session_id:
-            divergence = self._other_model(record, row, parts)
+        else:
+            divergence = self._other_model(record, row, parts, match)
         if divergence is not None:
             self.found.divergences.append(divergence)
             row.rule = divergence.rule
@@ -193,19 +193,18 @@ class _Run:
             place=str(record.place),
         )
 
-    def _other_model(self, record: Record, row: Row, parts: Sequence[Part]) -> Divergence | None:
+    def _other_model(self, record: Record, row: Row, parts: Sequence[Part], match: Match) -> Divergence | None:
         """A conversation that went on under another model: its text is a continuation, but no cache of the new model has it."""
         namespace, model = row.key
-        if record.session_id in self.spaces[row.key].sessions:
+        own = self.spaces[row.key]
+        if record.session_id in own.sessions if record.session_id else _head(match) is not None:
             return None
         for (other_namespace, other), space in self.spaces.items():
-            before = space.sessions.get(record.session_id)
-            if before is None or other_namespace != namespace or other == model:
+            if other_namespace != namespace or other == model:
                 continue
-            node, number = before
-            lost = self.rows[number - 1].total - row.cached
-            old = [(part.slot, part.text) for part in node.parts()]
-            if lost > 0 and [(part.slot, part.text) for part in parts[: len(old)]] == old:
+            number = _continued(space, record, parts)
+            lost = self.rows[number - 1].total - row.cached if number else 0
+            if lost > 0:
                 return Divergence(
                     request=row.number,
                     id=record.id,
@@ -224,6 +223,24 @@ class _Run:
                     place=str(record.place),
                 )
         return None
+
+
+def _continued(space: _Space, record: Record, parts: Sequence[Part]) -> int:
+    """The number of the request in another space that this one continues; 0 where there is none.
+
+    Without a session id only a request with more messages continues one: the same prompt under two models is a comparison.
+    """
+    if record.session_id:
+        node, number = space.sessions.get(record.session_id, (None, 0))
+        if node is None:
+            return 0
+        old = [(part.slot, part.text) for part in node.parts()]
+        return number if [(part.slot, part.text) for part in parts[: len(old)]] == old else 0
+    if not any(part.role == "assistant" for part in parts):
+        return 0
+    match = space.tree.match(parts)
+    head = _head(match)
+    return head.ended if head is not None and (match.depth < len(parts) or head is not match.path[-1]) else 0
 
 
 def _observe(found: Diagnosis, record: Record) -> None:

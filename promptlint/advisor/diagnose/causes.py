@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -126,14 +127,24 @@ class _Difference:
         return _covers(self.was, self.at, pattern) and _covers(self.now, self.at, pattern)
 
     def reordered(self) -> list[str]:
-        """The items of the new text where both texts hold the same ones in another order: within the lines that differ, or to the end."""
+        """The items of the new text where both texts hold the same ones in another order: within the lines or words that differ, or to the end."""
         start = self.now.rfind("\n", 0, self.at) + 1
         was_end, now_end = (text.find("\n", end) for text, end in ((self.was, self.was_end), (self.now, self.now_end)))
         lines = (self.was[start : None if was_end < 0 else was_end], self.now[start : None if now_end < 0 else now_end])
-        for was, now in (lines, (self.was[self.at :], self.now[self.at :])):
+        words = (self._words(self.was, self.was_end), self._words(self.now, self.now_end))
+        for was, now in (lines, words, (self.was[self.at :], self.now[self.at :])):
             if _same_items(was, now):
                 return _items(now) or [now]
         return []
+
+    def _words(self, text: str, end: int) -> str:
+        """The stretch of a text that differs, with the words whole that it begins and ends in."""
+        start = self.at
+        while start and text[start - 1].isalnum() and text[start : start + 1].isalnum():
+            start -= 1
+        while start < end < len(text) and text[end - 1].isalnum() and text[end].isalnum():
+            end += 1
+        return text[start:end]
 
     @property
     def label(self) -> str:
@@ -200,6 +211,11 @@ def _value(found: _Difference) -> tuple[str, str] | None:
     old, new = found.was[found.at : found.was_end], found.now[found.at : found.now_end]
     if found.longest <= _LONG and "".join(old.split()) == "".join(new.split()):
         return "text-drift", "the same text with other whitespace"
+    low = max(0, found.at - 1)  # an accent of its own may follow the last equal letter
+    if found.longest <= _LONG and _one_form(found.was[low : found.was_end]) == _one_form(
+        found.now[low : found.now_end]
+    ):
+        return "text-drift", "the same text in another Unicode form"
     short = found.longest <= _LONG
     label = found.label
     if short:
@@ -224,6 +240,10 @@ def _value(found: _Difference) -> tuple[str, str] | None:
     if short and (_USER_LABEL.search(label) or found.touches(_MAIL) or found.touches(_NAME)):
         return "user-data-before-shared", "a value of the user, tenant or session"
     return None
+
+
+def _one_form(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
 
 
 def _counter(found: _Difference, label: str) -> str | None:

@@ -385,3 +385,30 @@ def test_a_counter_that_repairs_make_step_by_more_than_one_keeps_its_price():
     assert [one.rule for one in found.divergences] == ["counter-in-prefix"] * 3
     assert len({one.tokens_lost for one in found.divergences}) == 1
     assert found.divergences[0].tokens_lost > 0
+
+
+def test_another_model_without_session_ids():
+    """A conversation that went on under another model is one; the same conversation asked of two models is a comparison."""
+    first, _, third = talk([RULES] * 3)
+    (one,) = run([first, third | {"model": "other"}]).divergences
+    assert (one.request, one.relative, one.path, one.rule) == (2, 1, "model", "cache-parameter-differs")
+    both = [body | {"model": model} for model in ("m", "other") for body in talk([RULES] * 3)]
+    assert run(both).divergences == []
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "rule", "cause"),
+    [
+        ("We sell apples, pears, plums.", "We sell plums, apples, pears.", "unordered-iteration", "another order"),
+        ("Ask at the caf\u00e9.", "Ask at the cafe\u0301.", "text-drift", "Unicode form"),
+        ("We sell apples, pears, plums.", "We sell apples, pears, figs.", "request-data-before-static", "request"),
+    ],
+)
+def test_causes_within_a_long_line(was, now, rule, cause):
+    head = RULES[:600].replace("\n", " ")
+    (one,) = run(
+        [{"model": "m", "messages": [system(f"{head} {text} {RULES}"), user("Hi")]} for text in (was, now)]
+    ).divergences
+    assert one.rule == rule
+    assert cause in one.cause
+    assert one.char == len(head) + 1 + common(was, now)
