@@ -1,4 +1,4 @@
-"""The CI recipes of the README do what they say: their commands run as they stand there, and their YAML is what its reader expects."""
+"""The CI recipes of the README and docs/ci.md do what they say: their commands run as they stand there, and their YAML is what its reader expects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import yaml
 from action_harness import ROOT, install
 from desk_project import CLOCKED, STILL, commit, git, project
 
-README = (ROOT / "README.md").read_text("utf-8")
+PAGES = "".join((ROOT / name).read_text("utf-8") for name in ("README.md", "docs/ci.md"))
 
 
 def recipe(name: str) -> dict:
     """A YAML recipe by the comment that names its file."""
-    return yaml.safe_load(re.search(rf"```yaml\n(# {re.escape(name)}\n.*?)```", README, re.DOTALL)[1])
+    return yaml.safe_load(re.search(rf"```yaml\n(# {re.escape(name)}\n.*?)```", PAGES, re.DOTALL)[1])
 
 
 @pytest.fixture
@@ -56,9 +56,7 @@ def test_gitlab(change):
 
 def test_plain_ci(change):
     folder, base, shell = change
-    lines = re.search(r"with `BASE` the revision to compare with:\n\n```sh\n(.*?)```", README, re.DOTALL)[
-        1
-    ].splitlines()
+    lines = re.search(r"with `BASE` the revision to compare with:\n\n```sh\n(.*?)```", PAGES, re.DOTALL)[1].splitlines()
     assert [shell(line, BASE=base) for line in lines] == [1, 1]
     assert len(list(parse(folder / "promptlint.xml").iter("failure"))) == 1
     assert "94 % → 0&#46;3 %" in (folder / "promptlint.md").read_text()
