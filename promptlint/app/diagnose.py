@@ -96,11 +96,11 @@ def explain_rate(
 
 
 def _add_usage(found: Diagnosis, record: Record) -> None:
-    from promptlint.traffic.record import INPUT
+    from promptlint.traffic.record import CACHE_READ, INPUT
 
-    if record.cached_tokens is not None and INPUT in record.usage:
+    if record.usage_adds_up:
         found.observed_prompt_tokens = (found.observed_prompt_tokens or 0) + record.usage[INPUT]
-        found.observed_cached_tokens = (found.observed_cached_tokens or 0) + record.cached_tokens
+        found.observed_cached_tokens = (found.observed_cached_tokens or 0) + record.usage[CACHE_READ]
 
 
 def _request_rate(records: Sequence[Record]) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from promptlint.caches.block_lru import BlockRequest, Chains
 from promptlint.caches.request import TOKEN_BYTES, Request, pack
 from promptlint.traffic.read import Problem
-from promptlint.traffic.record import CACHE_WRITE, INPUT, Place, Record, Unreadable
+from promptlint.traffic.record import CACHE_READ, CACHE_WRITE, INPUT, Place, Record, Unreadable
 
 __all__ = ["Render", "Renderer", "Requests", "Source", "TextTokens", "repeats_id"]
 
@@ -213,8 +213,8 @@ class Requests:
             except Unreadable as error:
                 self._refuse(record, error.reason, error.field)
                 continue
-            if record.usage and (reported := record.usage.get(INPUT)) and record.cached_tokens is not None:
-                self.observed[len(self._lines)] = (reported, record.cached_tokens)
+            if record.usage and record.usage_adds_up and (reported := record.usage[INPUT]):
+                self.observed[len(self._lines)] = (reported, record.usage[CACHE_READ])
                 if (written := record.usage.get(CACHE_WRITE)) is not None:
                     self.written[len(self._lines)] = written
             if name is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from promptlint.report.model import UnsupportedItem
 
 __all__ = [
+    "FiniteRange",
     "emit",
     "end_like",
     "settings_of",
@@ -219,3 +221,14 @@ def end_like(status: int) -> int:
     sys.stderr.flush()
     os.kill(os.getpid(), -status)
     return 128 - status
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers without the two words that every comparison lets through: `nan`, and `inf` where there is no upper bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; a usage error for what is none."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number

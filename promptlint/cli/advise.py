@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from promptlint.cli._common import emit
+from promptlint.cli._common import FiniteRange, emit
 
 
 @click.command("advise")
@@ -48,7 +48,7 @@ from promptlint.cli._common import emit
 )
 @click.option(
     "--observed",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     metavar="RATE",
     help="Hit rate seen in production: its likely causes are ranked.",
 )

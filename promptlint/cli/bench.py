@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from promptlint.cli._common import emit
+from promptlint.cli._common import FiniteRange, emit
 from promptlint.errors import UserError
 
 
@@ -77,7 +77,7 @@ _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     metavar="R",
     help="Open load: requests a second, whether or not earlier ones are answered.",
 )
@@ -88,7 +88,7 @@ _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable
 )
 @click.option(
     "--speed",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=1.0,
     metavar="X",
     help="Recorded arrivals so many times as fast.",
@@ -101,7 +101,7 @@ _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable
 )
 @click.option(
     "--load",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     metavar="R",
     help="Requests a second that you have to serve: gives the GPUs needed.",
 )
@@ -126,7 +126,7 @@ _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable
 @click.option(
     "--repetitions", type=click.IntRange(1, 100), default=5, help="Runs of each target, interleaved A B A B (5)."
 )
-@click.option("--level", type=click.FloatRange(0.5, 0.9999), default=0.95, help="Level of the intervals (0.95).")
+@click.option("--level", type=FiniteRange(0.5, 0.9999), default=0.95, help="Level of the intervals (0.95).")
 @click.option(
     "--warm-up",
     type=click.IntRange(1, 1000),
@@ -136,14 +136,14 @@ _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0.05, 3600),
+    type=FiniteRange(0.05, 3600),
     default=60.0,
     metavar="SECONDS",
     help="Wait so long for the next byte of an answer (60); a whole answer gets ten times that.",
 )
 @click.option(
     "--connect-timeout",
-    type=click.FloatRange(0.05, 600),
+    type=FiniteRange(0.05, 600),
     default=10.0,
     metavar="SECONDS",
     help="Wait so long for a connection (10).",

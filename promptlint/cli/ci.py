@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from promptlint.cli._common import settings_of, settings_options
+from promptlint.cli._common import FiniteRange, settings_of, settings_options
 from promptlint.finding import SEVERITIES
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -55,7 +55,7 @@ def _option(name: str, **more: Any) -> Callable[[_Function], _Function]:
 )
 @_option(
     "--max-hit-rate-drop",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     metavar="POINTS",
     help="Fail when a call site's hit rate falls by more percentage points.",
 )

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from promptlint.cli._common import emit, warn
+from promptlint.cli._common import FiniteRange, emit, warn
 
 FORMATS = ("full", "json", "markdown", "html")
 
 
 @click.command("diagnose", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("traffic", nargs=-1, metavar="[TRAFFIC]...")
-@click.option("--observed", type=click.FloatRange(0, 1), metavar="RATE", help="Hit rate that was observed, 0 to 1.")
+@click.option("--observed", type=FiniteRange(0, 1), metavar="RATE", help="Hit rate that was observed, 0 to 1.")
 @click.option("--usage", type=click.Path(path_type=Path), metavar="FILE", help="Usage export or metrics of the server.")
 @click.option(
     "--format", "form", default="auto", metavar="NAME", help="Format of the traffic (default: each record's own)."

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from promptlint.cli._common import emit, settings_of, settings_options
+from promptlint.cli._common import FiniteRange, emit, settings_of, settings_options
 from promptlint.finding import SEVERITIES
 
 FORMATS = ("full", "markdown", "json")
@@ -37,7 +37,7 @@ FORMATS = ("full", "markdown", "json")
 )
 @click.option(
     "--max-hit-rate-drop",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     metavar="POINTS",
     help="Exit with 1 when a call site's hit rate falls by more percentage points.",
 )

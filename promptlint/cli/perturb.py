@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from promptlint.cli._common import emit
+from promptlint.cli._common import FiniteRange, emit
 from promptlint.recording.measured import FACTORS
 
 
@@ -15,7 +15,7 @@ from promptlint.recording.measured import FACTORS
     "--factor", "factors", multiple=True, type=click.Choice(FACTORS), help="Change only this (may be repeated)."
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up a run after this time."
+    "--timeout", type=FiniteRange(min=0, min_open=True), metavar="SECONDS", help="Give up a run after this time."
 )
 @click.option(
     "--code",

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from promptlint.cli._common import emit, warn, with_own_rules
+from promptlint.cli._common import FiniteRange, emit, warn, with_own_rules
 from promptlint.cli._runner import on_ray, runner_options
 
 _SERVERS = ("fcfs", "lpm", "dfs-weight", "lof", "priority")
@@ -110,7 +110,7 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
 @click.option("--curve/--no-curve", default=None, help="Hit rate against capacity (html: on).")
 @click.option(
     "--sample",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     default=1.0,
     metavar="SHARE",
     help="Replay this share of the sessions.",
@@ -119,7 +119,7 @@ def _capacity(_: click.Context, __: click.Parameter, value: str | None) -> int |
 @click.option("--ttl", default="", metavar="NAME", help="Lifetime, for a provider that offers several.")
 @click.option(
     "--delay",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=0.0,
     metavar="SECONDS",
     help="Time until what a provider wrote can be read.",

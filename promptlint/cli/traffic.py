@@ -10,7 +10,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from promptlint.cli._common import emit, warn
+from promptlint.cli._common import FiniteRange, emit, warn
 from promptlint.cli._runner import on_ray, runner_options
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -221,12 +221,10 @@ def anonymize(traffic: tuple[str, ...], output: Path | None, page: int, salt: st
 @click.option("--turns", type=click.IntRange(min=1), metavar="N", help="Requests of a session.")
 @click.option("--documents", type=click.IntRange(min=1), metavar="N", help="rag: distinct documents (100).")
 @click.option("--document", type=click.IntRange(min=1), metavar="TOKENS")
-@click.option(
-    "--zipf", type=click.FloatRange(min=0), metavar="EXPONENT", help="rag: how uneven the documents are (1.1)."
-)
+@click.option("--zipf", type=FiniteRange(min=0), metavar="EXPONENT", help="rag: how uneven the documents are (1.1).")
 @click.option("--depth", type=click.IntRange(1, 12), metavar="N", help="tree: levels (3).")
 @click.option("--branches", type=click.IntRange(1, 64), metavar="N", help="tree: children of a node (4).")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="R", help="Requests a second (4).")
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), metavar="R", help="Requests a second (4).")
 @click.option("--ordered", is_flag=True, help="Groups and leaves in order, not shuffled.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file.")
 def synth(preset: str | None, workload: Path | None, output: Path | None, code: tuple[Path, ...], **given: Any) -> int:

@@ -117,6 +117,12 @@ class Record:
         """Cached prompt tokens that the server reported, or None."""
         return self.usage.get(CACHE_READ)
 
+    @property
+    def usage_adds_up(self) -> bool:
+        """Whether the report has both numbers of a hit rate, and no more cached tokens than prompt tokens: what contradicts itself is in no rate."""
+        cached, whole = self.usage.get(CACHE_READ), self.usage.get(INPUT)
+        return cached is not None and whole is not None and cached <= whole
+
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON object; fields without a value are left out, unknown ones are kept at the end."""
         row: dict[str, Any] = {}

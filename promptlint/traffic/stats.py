@@ -98,7 +98,7 @@ def stats(records: Iterable[tuple[Record, int | None]]) -> Stats:
 
 
 def _usage(found: Stats, record: Record) -> None:
-    if INPUT in record.usage and CACHE_READ in record.usage:
+    if record.usage_adds_up:
         found.usage_records += 1
         for name in (INPUT, CACHE_READ, CACHE_WRITE):
             found.usage[name] += record.usage.get(name, 0)

@@ -29,7 +29,7 @@ from promptlint.advisor.diagnose.replay import Row, counter_of, price
 from promptlint.advisor.diagnose.trie import Match, Node, Tree, common
 from promptlint.tokenizers.render import compact
 from promptlint.traffic.parts import Part, parts_of
-from promptlint.traffic.record import INPUT, Record
+from promptlint.traffic.record import CACHE_READ, INPUT, Record
 
 __all__ = ["MIN_BEHIND", "Cause", "Diagnosis", "Divergence", "Likely", "Miss", "Origin", "diagnose"]
 
@@ -244,9 +244,9 @@ def _continued(space: _Space, record: Record, parts: Sequence[Part]) -> int:
 
 
 def _observe(found: Diagnosis, record: Record) -> None:
-    if record.cached_tokens is not None and record.usage.get(INPUT) is not None:
+    if record.usage_adds_up:
         found.observed_prompt_tokens = (found.observed_prompt_tokens or 0) + record.usage[INPUT]
-        found.observed_cached_tokens = (found.observed_cached_tokens or 0) + record.cached_tokens
+        found.observed_cached_tokens = (found.observed_cached_tokens or 0) + record.usage[CACHE_READ]
 
 
 def _tokens(parts: Sequence[Part], match: Match, count: Callable[[str], int]) -> tuple[int, int]:

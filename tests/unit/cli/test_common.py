@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from promptlint.cli import _common
+from promptlint.cli import _common, cli
 from promptlint.cli._common import (
     emit,
     foreign_owners,
@@ -133,3 +134,13 @@ def test_notebooks_share_one_warning(capsys):
     assert capsys.readouterr().err == "warning: b.py:1: no\nwarning: a.ipynb and 1 more: notebooks are not supported\n"
     warn_unsupported(rows[:1])
     assert capsys.readouterr().err == "warning: a.ipynb: notebooks are not supported\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["diagnose", "--observed"], ["advise", "--observed"], ["diff", "HEAD", "--max-hit-rate-drop"]]
+)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_what_is_no_number_is_refused(words, value):
+    done = CliRunner().invoke(cli, [*words, value])
+    assert done.exit_code == 2
+    assert "Invalid value" in done.stderr

@@ -317,3 +317,20 @@ def test_anonymous_prompts_shorter_than_a_page_are_replayed_too(tmp_path, option
     path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in ("hi", long, "hi", long + " or not")))
     assert promptlint("traffic", "anonymize", path, "--page", 16, "-o", hidden).exit_code == 0
     assert simulate(hidden, *options) == [0, 0, 0, 16]
+
+
+def test_usage_that_contradicts_itself_is_in_no_rate(tmp_path):
+    """More cached tokens than prompt tokens: no command prints a hit rate of 500 %."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    lies = body | {"usage": {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 50}}}
+    true = body | {"usage": {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}}}
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in (lies, true)))
+    said = {
+        name: CliRunner().invoke(cli, [*name.split(), str(log)]).stdout
+        for name in ("traffic stats", "diagnose", "simulate")
+    }
+    assert "40.0% (4 of 10 prompt tokens in 1 records)" in said["traffic stats"]
+    assert "40.0" in said["diagnose"]
+    assert "40.00 %" in said["simulate"]
+    assert not any("500" in text for text in said.values())
