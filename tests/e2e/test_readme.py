@@ -43,6 +43,8 @@ NOT_RUN_HERE = {
     "promptlint record -- COMMAND": "the heading of what test_traffic_page runs",
     "promptlint perturb -- COMMAND": "the heading of what test_traffic_page runs",
     "promptlint traffic anonymize": "without a log it is only a name; tests/unit/traffic",
+    "promptlint traffic stats": "without a log it is only a name; tests/unit/traffic",
+    "python tests/tools/stage_rates.py 40000": "measures for minutes",
     "promptlint traffic COMMAND": "a group of commands; tests/unit/traffic",
 }
 # What stands for a placeholder when a mention is run.
