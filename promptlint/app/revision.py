@@ -7,6 +7,7 @@ repository changes, and no hook runs, as one would with `git worktree add`. A sh
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from promptlint.app.discovery import absolute
 from promptlint.config import Settings
 from promptlint.errors import UserError
 
-__all__ = ["Checkout", "checked_out", "merge_base", "resolve"]
+__all__ = ["Checkout", "checked_out", "hunks", "merge_base", "resolve"]
+
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,35 @@ def merge_base(one: str, other: str, inside: Path) -> str | None:
     """The full hash of the newest commit that two revisions have in common; None where the clone does not hold one."""
     found = _run(["merge-base", "--end-of-options", one, other], inside)
     return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def hunks(base: str, inside: Path, head: str | None = None) -> dict[str, list[tuple[int, int]]]:
+    """The first and last line of every hunk, its context of three lines included, by path relative to `inside`, on the side of `head` (None: the files
+    as they are). Raises UserError where git shows no difference of these.
+    """
+    shown = [
+        "-c",
+        "core.quotePath=false",
+        "diff",
+        "--no-color",
+        "--no-ext-diff",
+        "--relative",
+        "--dst-prefix=b/",
+        "--unified=3",
+    ]
+    done = _run([*shown, base, *([head] if head else []), "--"], inside)
+    if done.returncode != 0:
+        raise UserError(f"git diff: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
+    found: dict[str, list[tuple[int, int]]] = {}
+    path = ""
+    for line in done.stdout.split("\n"):
+        hunk = _HUNK.match(line)
+        if line.startswith("+++ b/"):
+            path = line.removeprefix("+++ b/").rstrip("\t")
+        elif hunk:
+            first = int(hunk[1])
+            found.setdefault(path, []).append((first, first + int(hunk[2] or 1) - 1))
+    return found
 
 
 def _top(inside: Path) -> Path:

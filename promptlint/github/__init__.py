@@ -15,7 +15,7 @@ import json
 import secrets
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
@@ -24,7 +24,7 @@ from promptlint.app.atomic import write_text
 from promptlint.app.check import Request
 from promptlint.app.diff import Side, compare, drop, exceeded, read_side, verdicts
 from promptlint.app.discovery import absolute
-from promptlint.app.revision import merge_base, resolve
+from promptlint.app.revision import hunks, merge_base, resolve
 from promptlint.config import Settings
 from promptlint.errors import UserError
 from promptlint.github.api import Api, ApiError
@@ -34,7 +34,7 @@ from promptlint.report.diff import json as diff_json
 from promptlint.report.diff_markdown import MAX_SUMMARY, markdown
 from promptlint.report.diff_model import DiffReport, from_json
 from promptlint.report.github import within_limits
-from promptlint.report.model import CheckReport
+from promptlint.report.model import CheckReport, FindingItem
 
 __all__ = ["Asked", "deliver", "look", "quietly"]
 
@@ -109,6 +109,8 @@ def look(workflow: Workflow, asked: Asked, settings_of: Callable[[Path], Setting
     )
     found = verdicts(asked.workload, asked.traffic, settings_of(request.working_directory))
     diff = compare(base, head, found, asked.traffic)
+    if base.commit:
+        diff = _within_change(diff, hunks(base.commit, request.working_directory, head.commit))
     workflow.write_summary(markdown(diff) if base_name else _alone(head.report))
     if asked.annotate:
         _command(within_limits(diff.new_findings if base_name else head.report.findings))
@@ -128,6 +130,20 @@ def look(workflow: Workflow, asked: Asked, settings_of: Callable[[Path], Setting
     for reason in reasons:
         _command(f"::error title=promptlint::{reason}")
     return int(bool(reasons))
+
+
+def _within_change(diff: DiffReport, changed: Mapping[str, list[tuple[int, int]]]) -> DiffReport:
+    """The comparison with suggestions only where all their lines lie in one hunk of the change: elsewhere nobody could accept them."""
+
+    def shown(finding: FindingItem) -> FindingItem:
+        lines = finding.suggestion
+        if lines is None or any(
+            first <= lines.line and lines.end_line <= last for first, last in changed.get(finding.path, ())
+        ):
+            return finding
+        return replace(finding, suggestion=None)
+
+    return replace(diff, new_findings=tuple(map(shown, diff.new_findings)))
 
 
 def _base(workflow: Workflow, checkout: Path) -> str | None:
