@@ -423,8 +423,10 @@ def _goal(prose: Prose) -> int:
     bottom = len(prose.masked.rstrip())
     if not bottom:
         return end
-    line: int | None = _answer_line(prose, prose.line_start(bottom))
-    last = line
+    last = _answer_line(prose, prose.line_start(bottom))
+    line: int | None = last
+    if prose.is_last_cue(prose.line(last)) or _ANSWER.fullmatch(prose.line(last)):
+        end = last  # never behind the words that leave the turn to the model
     found: int | None = None
     words = 0
     closed: list[tuple[str, int]] = []  # tags that end in the tail: name, and where the tail would begin behind them

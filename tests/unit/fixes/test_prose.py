@@ -85,6 +85,10 @@ def test_what_would_no_longer_make_sense_stays(text):
         (f"Context:\n@\n\n{RULES}\n\nText: @\nRESPONSE:\n[<types>]", "Text: @\nRESPONSE:\n[<types>]"),
         (f"Context:\n@\n\n{RULES}\n\n---Example questions---\n", "---Example questions---"),
         (f"Context:\n@\n\n{RULES}\n\nPlease begin!", "Please begin!"),
+        (
+            f"Context:\n@\n\n{RULES}\n\nPut what you would like to tell the customer of this shop into the form below:\n@\n\nGo!",
+            "Go!",
+        ),
     ],
 )
 def test_a_question_and_its_cue_stay_last(text, behind):
