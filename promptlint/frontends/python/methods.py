@@ -496,7 +496,13 @@ class Methods(Objects):
         if name in {"get", "setdefault", "pop"} and arguments.positional:
             key = self._plain(arguments.positional[0])
             if key is None:
-                return self.item(target, arguments.positional[0], node, frame)
+                picked = self.item(target, arguments.positional[0], node, frame)
+                other = arguments.get(1, "default")
+                if other is None or not isinstance(picked, Str | Template | Alt):
+                    return picked  # what is not known stands for the default too
+                values = [entry.value for entry in target.entries]
+                values += [] if other in values else [other]
+                return self.join(self.guard(node, frame, arguments.positional[0]), values, span)
             entry = next((one for one in target.entries if one.key == str(key[0])), None)
             fallback = arguments.get(1, "default")
             found: Value | None = entry.value if entry is not None else None

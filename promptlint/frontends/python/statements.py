@@ -29,6 +29,8 @@ from promptlint.frontends.python.values import (
     Object,
     Opaque,
     Rest,
+    Str,
+    Template,
     Value,
     contained,
 )
@@ -481,6 +483,7 @@ class Statements(Expressions):
             ended = self.run(node.orelse, frame)
         after = self.journal.changed_since(mark)
         failures = False
+        replaced: dict[str, list[Value]] = {}  # texts that were bound in the body, as handlers bind them
         for handler in node.handlers:
             inner = self.journal.mark()
             before = len(frame.returns)
@@ -498,7 +501,14 @@ class Statements(Expressions):
             if ended and not handler_ended and not failures:
                 failures = True  # the way through the handler is the one that goes on
             else:
+                if not ended and not handler_ended:
+                    for target, key, _, now in self.journal.changed_since(inner).values():
+                        if target is frame.locals and isinstance(now, Str | Template) and (id(target), key) in after:
+                            replaced.setdefault(key, []).append(now)
                 self.journal.undo(inner)
+        for key, values in replaced.items():
+            guard = self._failure_guard(node, frame)
+            self.journal.set(frame.locals, key, self.join(guard, [frame.locals[key], *values], guard.span))
         if failures and returned < len(frame.returns):
             guard = self._failure_guard(node, frame)
             for index in range(returned, len(frame.returns)):
@@ -510,7 +520,6 @@ class Statements(Expressions):
             normal = [entry for entry in frame.returns[returned:] if entry[0] is None]
             others = [entry for entry in frame.returns[returned:] if entry[0] is not None]
             frame.returns[returned:] = [*others, *normal]
-        del after
         return self.run(node.finalbody, frame) or ended
 
     _do_TryStar = _do_Try

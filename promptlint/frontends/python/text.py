@@ -326,6 +326,9 @@ class Texts:
                 optional = Choice(_guard_of(neighbour.over), ((edge,), ()), edge.span)
                 result[at : at + 1] = [optional, cut] if left else [cut, optional]
             return
+        if isinstance(neighbour, Choice):
+            self._choose_blanks(result, neighbour, chars, left=left)
+            return
         if not isinstance(neighbour, Text):
             return
         blank, kept = self._cut_blanks(neighbour, chars, left=left)
@@ -334,6 +337,21 @@ class Texts:
         moved = _behind_blank((result[end],), blank, left=left)
         rest = () if kept is None else (kept,)
         result[:] = [*moved, *rest, *result[2:]] if left else [*result[:-2], *rest, *moved]
+
+    def _choose_blanks(self, result: list[Segment], neighbour: Choice, chars: str | None, *, left: bool) -> None:
+        """The same next to a choice: either what is at the end is there, or it is not and the choice has lost its blanks."""
+        trimmed = self._trimmed((neighbour,), chars, left=left)
+        if trimmed == (neighbour,):
+            return
+        last = result[0 if left else -1]
+        if isinstance(last, Choice):
+            guard = last.guard
+        else:
+            assert isinstance(last, Hole | Repeat)
+            guard = _guard_of(last.over if isinstance(last, Repeat) else last)
+        both = (last, neighbour) if left else (neighbour, last)
+        choice = Choice(guard, (both, trimmed), neighbour.span)
+        result[:] = [choice, *result[2:]] if left else [*result[:-2], choice]
 
     def _cut_blanks(self, text: Text, chars: str | None, *, left: bool) -> tuple[Text | None, Text | None]:
         """The blanks at one end of a text, and the rest; None for nothing."""
