@@ -29,7 +29,7 @@ OUTPUT = re.compile(r"<!-- output of: promptlint (?P<command>.+?) -->\n```text\n
 # Lines and mentions that no test of this file runs, with the reason.
 NOT_RUN_HERE = {
     "source .venv/bin/activate": "the shell's own",
-    "python3 -m venv .venv && .venv/bin/pip install --quiet . && .venv/bin/promptlint check examples/first_look": "needs a package index; its last part is held against the output below it",
+    "python3 -m venv .venv && .venv/bin/pip install --quiet . && .venv/bin/promptlint check examples/support_bot": "needs a package index; its last part has a test in test_command.py",
     "python3 -m venv .venv && .venv/bin/pip install --quiet -e '.[dev]' && .venv/bin/python -m pytest -q -n 2": "is what .ci/run runs",
     "python tests/tools/score_corpus.py LABELS REPOSITORIES": "tests/unit/tools runs it",
     "python tests/benchmarks/bench_check.py TREE": "measures for minutes",
@@ -242,7 +242,7 @@ def test_readable_in_ten_minutes():
 def test_the_two_lines_that_do_everything():
     lines = [line for line in README.read_text("utf-8").splitlines() if line.startswith("python3 -m venv")]
     assert len(lines) == 2
-    assert lines[0].endswith("promptlint check examples/first_look")
+    assert lines[0].endswith("promptlint check examples/support_bot")
     assert "'.[dev]'" in lines[1]
     assert "pytest" in lines[1]
     assert "'.[dev]'" in (ROOT / ".ci/run").read_text("utf-8")
