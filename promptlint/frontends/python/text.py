@@ -299,7 +299,25 @@ class Texts:
                 result[end] = self._without_edge(segment, chars, left=left)[0]
                 self._move_blanks(result, chars, left=left)
             break
-        return tuple(result)
+        return self._blanks_with_rest(result, chars, left=left)
+
+    def _blanks_with_rest(self, result: list[Segment], chars: str | None, *, left: bool) -> Segments:
+        """Where two segments or more at the end may all be empty, the blanks of the text next to them are there with one of them, or gone."""
+        ordered = result if left else result[::-1]
+        count = next((at for at, segment in enumerate(ordered) if not _may_be_empty(segment)), len(ordered))
+        text = ordered[count] if count < len(ordered) else None
+        if count < 2 or not isinstance(text, Text):
+            return tuple(result)
+        blank, kept = self._cut_blanks(text, chars, left=left)
+        if blank is None:
+            return tuple(result)
+        guard = _emptiness(ordered[count - 1])
+        both = (*result[:count], blank) if left else (blank, *result[len(result) - count :])
+        choice = Choice(guard, (both, ()), blank.span)
+        rest = () if kept is None else (kept,)
+        if left:
+            return (choice, *rest, *result[count + 1 :])
+        return (*result[: len(result) - count - 1], *rest, choice)
 
     def _without_edge(self, repeat: Repeat, chars: str | None, *, left: bool) -> tuple[Repeat, Text | None]:
         """A repeat whose first or last turn has lost the blanks at its end, and those blanks: between two turns they stay."""
@@ -344,11 +362,7 @@ class Texts:
         if trimmed == (neighbour,):
             return
         last = result[0 if left else -1]
-        if isinstance(last, Choice):
-            guard = last.guard
-        else:
-            assert isinstance(last, Hole | Repeat)
-            guard = _guard_of(last.over if isinstance(last, Repeat) else last)
+        guard = _emptiness(last)
         both = (last, neighbour) if left else (neighbour, last)
         choice = Choice(guard, (both, trimmed), neighbour.span)
         result[:] = [choice, *result[2:]] if left else [*result[:-2], choice]
@@ -543,6 +557,14 @@ def split_common(
 def _guard_of(value: Hole) -> Guard:
     """Whether a value is empty."""
     return Guard(value.expression, value.span, value.volatility, value.confidence, value.origins)
+
+
+def _emptiness(segment: Segment) -> Guard:
+    """What decides whether a segment that may be empty is."""
+    if isinstance(segment, Choice):
+        return segment.guard
+    assert isinstance(segment, Hole | Repeat)
+    return _guard_of(segment.over if isinstance(segment, Repeat) else segment)
 
 
 def _may_be_empty(segment: Segment) -> bool:
