@@ -142,6 +142,8 @@ def _with_edits(report: CheckReport, settings: Settings, request: Request) -> Ch
 
     if not report.findings or report.summary.files > MAX_OFFERED_FILES:
         return report
+    if request.traffic:  # was sent by the prompts as they are: it says nothing of edited ones, which so cannot be verified
+        return report
     return offer(settings, request, *check_with_analysis(settings, request))
 
 
@@ -152,7 +154,7 @@ def _fix(settings: Settings, request: Request, given: dict[str, Any], form: str)
     from promptlint.report import render
     from promptlint.report.text import fixed_line
 
-    for name in ("baseline", "write_baseline", "baseline_ref", "locked", "statistics"):
+    for name in ("baseline", "write_baseline", "baseline_ref", "locked", "statistics", "traffic"):
         if given[name]:
             raise UserError(f"--{name.replace('_', '-')} cannot be used while edits are made")
     gc.enable()  # the project is read several times: what one reading leaves behind must go

@@ -213,7 +213,7 @@ HUGE = {
     "nested-strings": 'f"{' * 500 + "x" + '}"' * 500,
     "range": "''.join(str(i) for i in range(10**12))",
 }
-DOUBLED = {"text": "s = s + s\n", "slots": "s = f'{s}{s}'\n", "list": "s = [x]\nt = s + s\ns = t + t\n" + "s = s + s\n"}
+DOUBLED = {"text": ("s = f'ab{x}'\n", "s = s + s\n"), "slots": ("s = f'ab{x}'\n", "s = f'{s}{s}'\n"), "list": ("s = [x]\n", "s = s + s\n")}
 
 
 @pytest.mark.parametrize("name", HUGE)
@@ -226,7 +226,8 @@ def test_a_program_that_would_grow_without_end_does_not(tmp_path, name):
 
 @pytest.mark.parametrize("name", DOUBLED)
 def test_values_that_double_themselves_are_reported(tmp_path, name):
-    put(tmp_path, "agent.py", "import openai\ns = f'ab{x}'\n" + DOUBLED[name] * 100 + "openai.OpenAI().chat.completions.create(model='m', messages=[{'role': 'system', 'content': str(s)}])\n")  # fmt: skip
+    first, again = DOUBLED[name]
+    put(tmp_path, "agent.py", "import openai\n" + first + again * 100 + "openai.OpenAI().chat.completions.create(model='m', messages=[{'role': 'system', 'content': str(s)}])\n")  # fmt: skip
     assert "too large to follow" in reasons(report_of(tmp_path))
 
 
