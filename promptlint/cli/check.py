@@ -142,7 +142,9 @@ def _with_edits(report: CheckReport, settings: Settings, request: Request) -> Ch
 
     if not report.findings or report.summary.files > MAX_OFFERED_FILES:
         return report
-    if request.traffic:  # was sent by the prompts as they are: it says nothing of edited ones, which so cannot be verified
+    if (
+        request.traffic
+    ):  # was sent by the prompts as they are: it says nothing of edited ones, which so cannot be verified
         return report
     return offer(settings, request, *check_with_analysis(settings, request))
 

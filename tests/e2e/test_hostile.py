@@ -213,7 +213,11 @@ HUGE = {
     "nested-strings": 'f"{' * 500 + "x" + '}"' * 500,
     "range": "''.join(str(i) for i in range(10**12))",
 }
-DOUBLED = {"text": ("s = f'ab{x}'\n", "s = s + s\n"), "slots": ("s = f'ab{x}'\n", "s = f'{s}{s}'\n"), "list": ("s = [x]\n", "s = s + s\n")}
+DOUBLED = {
+    "text": ("s = f'ab{x}'\n", "s = s + s\n"),
+    "slots": ("s = f'ab{x}'\n", "s = f'{s}{s}'\n"),
+    "list": ("s = [x]\n", "s = s + s\n"),
+}
 
 
 @pytest.mark.parametrize("name", HUGE)
