@@ -32,13 +32,17 @@ _WHOLE = frozenset({"list", "tuple", "sorted", "set", "frozenset", "len", "sum",
 _RECORDED = ("argument", "tool_call", "function_call", "tool_use")
 
 
-def fixed_order(finding: Finding, desk: Desk) -> Iterator[Fix]:
-    """Parts in the order of a set: the iteration sorted, or the set written as a list."""
+def _places(finding: Finding, desk: Desk) -> Iterator[tuple[Code, ast.expr]]:
+    """The finding's own place and those of its way, where they are expressions of Python code."""
     for span in (finding.span, *(note.span for note in finding.trace)):
         found = desk.at(span) if span.path.endswith(".py") else None
-        if found is None:
-            continue
-        code, node = found
+        if found is not None:
+            yield found
+
+
+def fixed_order(finding: Finding, desk: Desk) -> Iterator[Fix]:
+    """Parts in the order of a set: the iteration sorted, or the set written as a list."""
+    for code, node in _places(finding, desk):
         for iterated, joined in _iterated(code, node):
             if is_set(code, iterated) and (joined or strings_in(code, iterated)):
                 start, end = _inside_call(code, iterated)
@@ -51,10 +55,8 @@ def fixed_order(finding: Finding, desk: Desk) -> Iterator[Fix]:
                     "safe" if _uses_all(code, iterated) else "unsafe",
                     (code.edit(start, start, "sorted("), code.edit(end, end, ")")),
                 )
-    for span in (finding.span, *(note.span for note in finding.trace)):
-        found = desk.at(span) if span.path.endswith(".py") else None
-        if found is not None:
-            yield from _as_list(*found)
+    for code, node in _places(finding, desk):
+        yield from _as_list(code, node)
 
 
 def _inside_call(code: Code, node: ast.expr) -> tuple[int, int]:
@@ -152,11 +154,7 @@ def _only_read(code: Code, literal: ast.Set) -> bool:
 
 def sorted_listing(finding: Finding, desk: Desk) -> Iterator[Fix]:
     """A directory listing in sorted order: names and paths of one listing can always be compared."""
-    for span in (finding.span, *(note.span for note in finding.trace)):
-        found = desk.at(span) if span.path.endswith(".py") else None
-        if found is None:
-            continue
-        code, node = found
+    for code, node in _places(finding, desk):
         call = next(
             (each for each in (node, *code.above(node)) if isinstance(each, ast.Call) and _listing_name(each)), None
         )
@@ -221,11 +219,7 @@ def _sliced_later(code: Code, call: ast.Call) -> bool:
 
 def sorted_keys(finding: Finding, desk: Desk) -> Iterator[Fix]:
     """`sort_keys=True`; not where the text repeats what a model wrote, because that must stay as it was."""
-    for span in (finding.span, *(note.span for note in finding.trace)):
-        found = desk.at(span) if span.path.endswith(".py") else None
-        if found is None:
-            continue
-        code, node = found
+    for code, node in _places(finding, desk):
         call = next(
             (
                 each
@@ -270,11 +264,7 @@ def _dumps(call: ast.Call) -> bool:
 
 def drawn_once(finding: Finding, desk: Desk) -> Iterator[Fix]:
     """Examples drawn from a constant of the module, once when it is imported."""
-    for span in (finding.span, *(note.span for note in finding.trace)):
-        found = desk.at(span) if span.path.endswith(".py") else None
-        if found is None:
-            continue
-        code, node = found
+    for code, node in _places(finding, desk):
         call = next((each for each in (node, *code.above(node)) if isinstance(each, ast.Call) and _draws(each)), None)
         if call is None or code.outer is not None:
             continue

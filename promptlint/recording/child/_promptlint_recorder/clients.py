@@ -11,7 +11,7 @@ import sys
 import zlib
 from typing import Any
 
-from .exchange import Call, begin, current, guard
+from .exchange import Call, UnderWay, begin, guard
 
 __all__ = ["patch_aiohttp", "patch_botocore", "patch_httpx", "patch_requests"]
 
@@ -40,14 +40,8 @@ def patch_httpx(module: Any) -> None:
             call = guard(_httpx_call, library, request)
             if call is None:
                 return original(self, request, *arguments, **options)
-            token = current.set(call)
-            try:
+            with UnderWay(call):
                 response = original(self, request, *arguments, **options)
-            except BaseException as error:
-                guard(call.failed, error)
-                raise
-            finally:
-                current.reset(token)
             guard(_httpx_answer, module, call, response, options.get("stream", False))
             return response
 
@@ -58,14 +52,8 @@ def patch_httpx(module: Any) -> None:
             call = guard(_httpx_call, library, request)
             if call is None:
                 return await original(self, request, *arguments, **options)
-            token = current.set(call)
-            try:
+            with UnderWay(call):
                 response = await original(self, request, *arguments, **options)
-            except BaseException as error:
-                guard(call.failed, error)
-                raise
-            finally:
-                current.reset(token)
             guard(_httpx_answer, module, call, response, options.get("stream", False))
             return response
 
@@ -181,14 +169,8 @@ def patch_requests(module: Any) -> None:
             call = guard(_requests_call, request)
             if call is None:
                 return original(self, request, **options)
-            token = current.set(call)
-            try:
+            with UnderWay(call):
                 response = original(self, request, **options)
-            except BaseException as error:
-                guard(call.failed, error)
-                raise
-            finally:
-                current.reset(token)
             guard(_requests_answer, call, response)
             return response
 
@@ -247,14 +229,8 @@ def patch_aiohttp(module: Any) -> None:
             call = guard(_aiohttp_call, self, method, url, options)
             if call is None:
                 return await original(self, method, url, **options)
-            token = current.set(call)
-            try:
+            with UnderWay(call):
                 response = await original(self, method, url, **options)
-            except BaseException as error:
-                guard(call.failed, error)
-                raise
-            finally:
-                current.reset(token)
             guard(_aiohttp_answer, streams, call, response)
             return response
 
@@ -313,14 +289,8 @@ def patch_botocore(module: Any) -> None:
             call = guard(_botocore_call, self, operation_name, api_params)
             if call is None:
                 return original(self, operation_name, api_params)
-            token = current.set(call)
-            try:
+            with UnderWay(call):
                 response = original(self, operation_name, api_params)
-            except BaseException as error:
-                guard(call.failed, error)
-                raise
-            finally:
-                current.reset(token)
             guard(_botocore_answer, call, response)
             return response
 

@@ -17,7 +17,7 @@ from typing import Any
 from . import clock, frames, monotonic, sink
 from .bodies import Answer, bare, request_body
 
-__all__ = ["Call", "begin", "current", "finish_model_call", "guard", "model_call"]
+__all__ = ["Call", "UnderWay", "begin", "current", "finish_model_call", "guard", "model_call"]
 
 current: ContextVar[Call | None] = ContextVar("promptlint_recorder", default=None)
 """The request or call that is on its way in this context."""
@@ -121,6 +121,23 @@ class Call:
             about["attempts"] = self.attempts
         line["recorded"] = about
         sink.write(line)
+
+
+class UnderWay:
+    """While a request is on its way: it is the current one of this context, and an error that comes up is noted and goes on."""
+
+    __slots__ = ("_call", "_token")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._token = current.set(self._call)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            guard(self._call.failed, error)
+        current.reset(self._token)
 
 
 def _header(headers: Any, name: str) -> str:
