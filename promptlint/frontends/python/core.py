@@ -22,9 +22,11 @@ from promptlint.frontends.python.text import (
     choose,
     date_only,
     letters_date_only,
+    layout_of,
     may_pad,
     merge,
     placed,
+    shortest,
     split_common,
     static_text,
     weight,
@@ -475,14 +477,7 @@ class Core:
                     else (Text("'", span.inexact()), *text, Text("'", span.inexact()))
                 )
             if spec and spec != "s":
-                whole = static_text(text)
-                if whole is not None:
-                    if may_pad(spec):
-                        return text
-                    try:
-                        return (Text(format(whole, spec), span.inexact()),)
-                    except ValueError:
-                        return text
+                return self._laid_out(text, expression, span, spec)
             return text
         if isinstance(value, Place):
             return (Text(str(value.path), span.inexact()),)
@@ -508,6 +503,24 @@ class Core:
         if isinstance(value, Object):
             return self._object_text(value, expression, span, names)
         return (self.hole(self.derived(expression, span, value), expression, span, *names),)
+
+    def _laid_out(self, text: Segments, expression: str, span: Span, spec: str) -> Segments:
+        """Text under a format specification: blanks beside what may be shorter than its width, and nothing certain where it is cut."""
+        whole = static_text(text)
+        if whole is not None:
+            if may_pad(spec):
+                return text
+            try:
+                return (Text(format(whole, spec), span.inexact()),)
+            except ValueError:
+                return text
+        layout = layout_of(spec)
+        if layout is None or not (layout.most is not None or shortest(text) < layout.width):
+            return text
+        free = self.hole(self.derived(expression, span, Str(text)), expression, span)
+        if layout.most is not None:
+            return (free,)
+        return (*((free,) if layout.align in ">^" else ()), *text, *((free,) if layout.align in "<^" else ()))
 
     def _lib(self, value: Lib, expression: str, span: Span) -> Value:
         source = self.sources.sources.get(value.path)

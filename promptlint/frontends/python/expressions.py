@@ -502,8 +502,15 @@ class Expressions(Core):
                     return (Text(f"%{spec}" % value.value, span.inexact()),)
                 except (TypeError, ValueError):
                     spec = ""
+            # `%` sets text to the right where a format specification sets it to the left.
+            layout = ("<" if "-" in field.spec else ">") + field.spec.lstrip("-+ #0") if field.spec else ""
             return self.to_segments(
-                value, expression, span, identifier(expression), conversion="r" if field.conversion == "r" else ""
+                value,
+                expression,
+                span,
+                identifier(expression),
+                spec=layout if field.conversion == "s" else "",
+                conversion="r" if field.conversion == "r" else "",
             )
 
         return Str(self.texts.fill(left.segments, percent_fields, fill))

@@ -497,6 +497,41 @@ def may_pad(spec: str) -> bool:
     return _WIDTH.search(spec) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a format specification of text asks for: at least `width` characters, at most `most` of the text, `align` one of `<`, `>`, `^`."""
+
+    width: int
+    most: int | None
+    align: str
+
+
+_LAYOUT = re.compile(r"(?:.?(?P<align>[<>^]))?0?(?P<width>\d*)(?:\.(?P<most>\d+))?s?", re.DOTALL)
+
+
+def layout_of(spec: str) -> Layout | None:
+    """The layout that a format specification (`>12`, `.80`) gives a text, None where it is no specification of text.
+
+    Source: the format specification mini-language of Python's `string` module.
+    """
+    found = _LAYOUT.fullmatch(spec)
+    if found is None:
+        return None
+    most = found["most"]
+    return Layout(int(found["width"] or 0), None if most is None else int(most), found["align"] or "<")
+
+
+def shortest(segments: Segments) -> int:
+    """The fewest characters that segments can spell."""
+    count = 0
+    for segment in segments:
+        if isinstance(segment, Text):
+            count += len(segment.value)
+        elif isinstance(segment, Choice):
+            count += min((shortest(arm) for arm in segment.arms), default=0)
+    return count
+
+
 def merge(segments: Segments) -> Segments:
     """Neighbouring texts made one where their places adjoin exactly; empty texts dropped. Raises BudgetError for a text beyond `MAX_CHARACTERS`."""
     result: list[Segment] = []

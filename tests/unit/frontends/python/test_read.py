@@ -611,3 +611,31 @@ def test_a_template_is_not_read_alone_where_its_slots_are_seen_filled(read: Read
     names = {hole.name for prompt in reading.prompts for block in blocks(prompt) for hole in holes_of(block.segments)}
     assert "query" in names
     assert "sources" not in names
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ("f'{rows:>12}'", "__"),  # blanks, then the rows
+        ("f'{rows:<12}'", "__"),
+        ("f'{rows:^12}'", "___"),
+        ("'%12s' % rows", "__"),
+        ("f'{rows:>3}'", "_"),  # never shorter than three
+        ("f'{rows:s}'", "_"),
+        ("'%s' % rows", "_"),
+    ],
+)
+def test_a_text_may_be_shorter_than_its_width(sink: Sink, shown: str, expected: str) -> None:
+    prompt = sink(
+        "def ask(client, note):\n    rows = 'Row' + note\n"
+        f"    return client.chat.completions.create(messages=[{{'role': 'system', 'content': {shown} + ' end'}}])\n"
+    )
+    assert matched(prompt).replace("Row", "") == expected + " end"
+
+
+def test_a_text_that_is_cut_keeps_no_certain_character(sink: Sink) -> None:
+    prompt = sink(
+        "def ask(client, note):\n    rows = 'Row' + note\n"
+        "    return client.chat.completions.create(messages=[{'role': 'system', 'content': f'{rows:.2}!'}])\n"
+    )
+    assert matched(prompt) == "_!"
