@@ -158,7 +158,8 @@ def _changing(context: Context, rule: Rule, params: Params, site: CallSite) -> I
                 context,
                 parameter.span,
                 f"`{parameter.name}` (`{short(value.expression)}`) changes within the conversation: its messages are computed again",
-                confidence=min(value.confidence, Confidence.MEDIUM),
+                # A name tells what a text is about; it does not tell that a setting is another one at each turn.
+                confidence=Confidence.MEDIUM if value.confidence is Confidence.HIGH else Confidence.LOW,
                 site=site,
                 expression=value.expression,
                 volatility=value.volatility,
