@@ -107,10 +107,14 @@ class Growth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a value's way from its source to the sink, with a short note ("clock read here")."""
+    """One step of a value's way from its source to the sink, with a short note ("clock read here").
+
+    `expression` is what stands at the step, where a text takes the value up there: the slot as a person reads it.
+    """
 
     span: Span
     note: str
+    expression: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from promptlint.analysis.render import Item, Rendered
 from promptlint.ir import Block, Choice, Hole, Segment, Text, Volatility, text_of
 from promptlint.source import Span
 
-__all__ = ["MIN_TOKENS_INSIDE", "primary_location"]
+__all__ = ["MIN_TOKENS_INSIDE", "expression_at", "primary_location"]
 
 MIN_TOKENS_INSIDE = 16
 _CALLS = ("passed to ", "returned by ")  # steps that only hand the value on: no text is put together there
@@ -42,6 +42,11 @@ def primary_location(rendered: Rendered, item: Item, volatility: Volatility) -> 
     element = item.block.placed if item.block and _is_whole(item.block) else None
     in_code = places[0].path.endswith((".py", ".pyi"))
     return element if element is not None and in_code else places[0]
+
+
+def expression_at(hole: Hole, place: Span) -> str:
+    """What is written at a place of a value's way: the slot that takes it up there, or the value's own spelling."""
+    return next((step.expression for step in hole.steps if step.expression and step.span == place), hole.expression)
 
 
 def _is_whole(block: Block) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from promptlint.analysis import CallSite, Item, cost_of
-from promptlint.analysis.place import primary_location
+from promptlint.analysis.place import expression_at, primary_location
 from promptlint.catalog.names import load_names
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
@@ -40,17 +40,18 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             span = primary_location(site.rendered, item, Volatility.TENANT)
             if item.block is not None and item.block.placed is not None and same < params.min_tokens_behind:
                 span = item.block.placed
+            expression = expression_at(hole, span)
             yield Raised(
                 finding(
                     rule,
                     context,
                     span,
-                    f"`{short(hole.expression)}` grows ahead of {same + later} tokens of fixed text",
+                    f"`{short(expression)}` grows ahead of {same + later} tokens of fixed text",
                     confidence=_confidence(hole),
                     cost=cost,
                     behind=same + later,
                     site=site,
-                    expression=hole.expression,
+                    expression=expression,
                     volatility=volatility,
                     block=item.kind,
                     trace=hole.steps,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from promptlint.analysis import CallSite, Item, cost_of, tokens_behind
-from promptlint.analysis.place import primary_location
+from promptlint.analysis.place import expression_at, primary_location
 from promptlint.catalog.names import load_names
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
@@ -262,7 +262,7 @@ def _raise(
         return
     cost = cost_of(site.rendered, item, origin.volatility)
     place = primary_location(site.rendered, item, origin.volatility)
-    expression = hole.expression or origin.expression
+    expression = expression_at(hole, place) or origin.expression
     steps = list(origin.steps) or ([Step(origin.span, _arises(origin))] if origin.span != place else [])
     yield Raised(
         finding(

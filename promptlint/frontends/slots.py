@@ -368,7 +368,7 @@ def _fill(slot: Slot, text: str, span: Span, bound: Mapping[str, tuple[Segment, 
         value = bound.get(slot.name.partition(".")[0])
     if value is None:
         return (named_hole(slot.expression, span, slot.name),)
-    value = placed(value, Step(span, f"fills {text[slot.start : slot.end]}"))
+    value = placed(value, Step(span, f"fills {text[slot.start : slot.end]}", slot.expression))
     if not slot.conversion and not slot.spec:
         return value
     if slot.conversion in {"", "s"} and all(isinstance(segment, Text) for segment in value):

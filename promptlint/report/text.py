@@ -95,7 +95,8 @@ def _remarks(finding: FindingItem) -> Iterator[tuple[str, list[str]]]:
     if finding.trace:
         yield "way", [_place(place) for place in finding.trace]
     if finding.related:
-        yield "also", [_place(place) for place in finding.related]
+        # Several prompts may be sent from one place; a reader needs the place once.
+        yield "also", list(dict.fromkeys(_place(place) for place in finding.related))
     if finding.hint:
         yield "note", [printable(line) for line in finding.hint.splitlines()]
     if finding.fix is not None:

@@ -573,10 +573,10 @@ class Evaluator:
             found = bound.get(name.partition(".")[0])
             if found is not None:
                 origins = origins_of(Txt(found))
-                step = Step(at.span, f"fills {{{{ {at.code} }}}}")
+                step = Step(at.span, f"fills {{{{ {at.code} }}}}", at.code)
                 return Opaque(origins, name, steps=(step,), item=True) if origins else Txt(placed(found, step))
         if found is not None:
-            return Txt(placed(found, Step(at.span, f"fills {{{{ {at.code} }}}}")))
+            return Txt(placed(found, Step(at.span, f"fills {{{{ {at.code} }}}}", at.code)))
         source = load_sources().sources.get(f"jinja.{name}")
         if source is not None and source.kind == "clock" and load_names().fact(name).origin == "unknown":
             return Opaque((Origin(source.kind, source.volatility, Confidence.MEDIUM, name, at.span),), name)

@@ -460,15 +460,25 @@ class Core:
         return Repeat(replace(whole, name=over.name or whole.name), body, span, growth, separator)
 
     def to_segments(
-        self, value: Value, expression: str, span: Span, *names: str, spec: str = "", conversion: str = ""
+        self,
+        value: Value,
+        expression: str,
+        span: Span,
+        *names: str,
+        spec: str = "",
+        conversion: str = "",
+        target: bool = False,
     ) -> Segments:
-        """The text of a value at a place (a slot of an f-string, an operand, an element of a join)."""
+        """The text of a value at a place (a slot of an f-string, an operand, an element of a join).
+
+        `target`: the place is what `text += part` adds to, whose name says nothing of the values that it holds so far.
+        """
         self.work += 1
         if isinstance(value, Str):
             self.work += weight(value.segments, MAX_WORK)
             if self.work > MAX_WORK:
                 raise BudgetError
-            text = placed(value.segments, Step(span, "placed here"))
+            text = placed(value.segments, Step(span, "placed here", "" if target else expression))
             if conversion == "r":
                 whole = static_text(text)
                 return (
@@ -491,7 +501,8 @@ class Core:
             return (self.hole(value, expression, span, *names),)
         if isinstance(value, Alt):
             arms = [
-                self.to_segments(arm, expression, span, *names, spec=spec, conversion=conversion) for arm in value.arms
+                self.to_segments(arm, expression, span, *names, spec=spec, conversion=conversion, target=target)
+                for arm in value.arms
             ]
             return choose(value.guard, arms, span)
         if isinstance(value, Message):
@@ -499,7 +510,7 @@ class Core:
         if isinstance(value, Template):
             return self.to_segments(value.text, expression, span, *names)
         if isinstance(value, List | Dict):
-            return placed(self.structure(value, expression, span, "repr"), Step(span, "placed here"))
+            return placed(self.structure(value, expression, span, "repr"), Step(span, "placed here", expression))
         if isinstance(value, Object):
             return self._object_text(value, expression, span, names)
         return (self.hole(self.derived(expression, span, value), expression, span, *names),)

@@ -438,7 +438,8 @@ class Expressions(Core):
 
     def _operand(self, value: Value, node: ast.AST, frame: Frame) -> Segments:
         expression = self.source_of(node, frame)
-        return self.to_segments(value, expression, self.span_of(node, frame), identifier(expression))
+        target = isinstance(getattr(node, "ctx", None), ast.Store)
+        return self.to_segments(value, expression, self.span_of(node, frame), identifier(expression), target=target)
 
     def _add_lists(
         self, left: Value, right: Value, left_node: ast.AST, right_node: ast.AST, node: ast.AST, frame: Frame
