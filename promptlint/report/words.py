@@ -39,7 +39,12 @@ def cost(finding: FindingItem) -> str:
         parts.append(f"{lost} of {behind} tokens behind it are lost per request")
     elif finding.tokens_lost:
         parts.append(f"{tokens(finding.tokens_lost)} tokens are lost per request")
-    if finding.hit_rate_now is not None and finding.hit_rate_if_fixed is not None:
+    if finding.hit_rate_if_fixed == 0 and finding.tokens_lost:
+        # Only a minimum makes it none at all: the terms say so of the provider, the loss is that of a server without one.
+        parts.append(
+            "counts on a server of your own: the provider caches nothing this short, estimated hit rate 0 % now and if fixed"
+        )
+    elif finding.hit_rate_now is not None and finding.hit_rate_if_fixed is not None:
         parts.append(
             f"estimated hit rate {percent(finding.hit_rate_now)} now, {percent(finding.hit_rate_if_fixed)} if fixed"
         )

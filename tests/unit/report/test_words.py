@@ -1,0 +1,17 @@
+"""Sentences that several formats share."""
+
+from __future__ import annotations
+
+from promptlint.report.words import cost
+from tests.report_sample import finding
+
+
+def test_what_no_provider_caches_is_said_to_be_so() -> None:
+    told = cost(finding(tokens_behind=155, tokens_lost=155.0, hit_rate_now=0.0, hit_rate_if_fixed=0.0))
+    assert told.startswith("155 of 155 tokens behind it are lost per request; counts on a server of your own")
+    assert "0 % now and if fixed" in told
+
+
+def test_what_is_cached_is_told_before_and_after() -> None:
+    told = cost(finding(tokens_behind=155, tokens_lost=155.0, hit_rate_now=0.0, hit_rate_if_fixed=0.5))
+    assert told.endswith("estimated hit rate 0 % now, 50 % if fixed")
