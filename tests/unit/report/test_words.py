@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptlint.report.words import cost
-from tests.report_sample import finding
+from report_sample import finding
 
 
 def test_what_no_provider_caches_is_said_to_be_so() -> None:
