@@ -47,9 +47,10 @@ _NOT_IN_KEY = frozenset({"cache_dir", "output_format", "fail_on", "source"})
 class Cache:
     """The cached report of one request."""
 
-    def __init__(self, settings: Settings, request: Request, discovery: Discovery) -> None:
+    def __init__(self, settings: Settings, request: Request, discovery: Discovery, *, edits: bool = False) -> None:
         self.folder = settings.cache_dir or settings.root / FOLDER
-        self.path = self.folder / f"check-{_key(settings, request, discovery)}.json"
+        kind = "-edits" if edits else ""  # a report with the edits of its findings is an entry of its own
+        self.path = self.folder / f"check-{_key(settings, request, discovery)}{kind}.json"
         self.overlaid = set(request.overlay or {})
         self.python = [path for path in discovery.files if path.suffix == ".py"]
         self.before: dict[Path, str] = {}  # digests of the Python files before the analysis: it looks at all of them

@@ -78,23 +78,27 @@ class Analysis:
     rules: Rules
 
 
-def check(settings: Settings, request: Request, *, use_cache: bool = True) -> model.CheckReport:
-    """The report of one run. Raises UserError when a path, a rule name or a rule page is wrong."""
-    rules = load_rules(settings.extra_rules)
-    selection = _Selection(settings, rules)
+def check(settings: Settings, request: Request, *, use_cache: bool = True, edits: bool = False) -> model.CheckReport:
+    """The report of one run, with `edits` that repair its findings where they are asked for. Raises UserError when a path, a rule name or a rule page is wrong."""
+    selection = _Selection(settings, load_rules(settings.extra_rules))
     discovery = find(settings, request)
-    if not use_cache:
-        return _report(analyse(settings, request, discovery), request, selection)
-    from promptlint.app.cache import Cache
+    cache = None
+    if use_cache:
+        from promptlint.app.cache import Cache
 
-    cache = Cache(settings, request, discovery)
-    known = cache.load()
-    if known is not None:
-        return known
-    cache.prepare()
+        cache = Cache(settings, request, discovery, edits=edits)
+        known = cache.load()
+        if known is not None:
+            return known
+        cache.prepare()
     analysis = analyse(settings, request, discovery)
     report = _report(analysis, request, selection)
-    cache.store(report, analysis.project)
+    if edits:
+        from promptlint.app.fix import offer
+
+        report = offer(settings, request, report, analysis)
+    if cache is not None:
+        cache.store(report, analysis.project)
     return report
 
 

@@ -8,6 +8,7 @@ on until one keeps nothing, so that a second run has nothing to do. Only then ar
 from __future__ import annotations
 
 import difflib
+import io
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,10 +37,11 @@ MAX_TRIES = 8  # readings of the project in one round
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """An edit that helped, with the finding that it repaired."""
+    """An edit that helped, with the finding that it repaired. Its spans count in the texts that its round, from 1, began with."""
 
     finding: Finding
     fix: Fix
+    round: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,9 @@ class Fixed:
     dropped: tuple[Dropped, ...]
     texts: dict[Path, str]
     before: dict[Path, SourceFile]
+    overlaid: frozenset[Path] = (
+        frozenset()
+    )  # files that something else than their content stood in for: these are not written
     written: tuple[Path, ...] = ()
 
     def diff(self) -> str:
@@ -67,21 +72,23 @@ class Fixed:
         parts = []
         for path in sorted(self.texts):
             source = self.before[path]
-            old, new = source.text.splitlines(keepends=True), self.texts[path].splitlines(keepends=True)
+            old, new = (io.StringIO(text, newline="\n").readlines() for text in (source.text, self.texts[path]))
             for line in difflib.unified_diff(old, new, f"a/{source.path}", f"b/{source.path}"):
                 parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
         return "".join(parts)
 
     def write(self) -> None:
-        """Write all changed files, or none. Raises UserError."""
+        """Write all changed files but the overlaid ones, or none. Raises UserError."""
         changes = {}
         for path, text in self.texts.items():
+            if path in self.overlaid:
+                continue
             original = files.read(path)
             if original.text != self.before[path].text:
                 raise UserError(f"{self.before[path].path}: changed while it was analysed; nothing was written")
             changes[path] = (original, text)
         files.write_all(changes)
-        self.written = tuple(sorted(self.texts))
+        self.written = tuple(sorted(changes))
 
 
 def fix(settings: Settings, request: Request, allowed: Collection[str]) -> Fixed:
@@ -100,12 +107,16 @@ def fix(settings: Settings, request: Request, allowed: Collection[str]) -> Fixed
 def offer(settings: Settings, request: Request, report: model.CheckReport, analysis: Analysis) -> model.CheckReport:
     """The report with an edit at each finding for which one round of trying found one, whatever its applicability.
 
-    A large project stays without: the edits are tried by reading it again.
+    A large project stays without: the edits are tried by reading it again. So does one whose prompts were measured in traffic, for that was
+    sent by the prompts as they are and says nothing of edited ones.
     """
-    if not report.findings or report.summary.files > MAX_OFFERED_FILES:
+    if not report.findings or report.summary.files > MAX_OFFERED_FILES or request.traffic:
         return report
-    work = _Work(settings, request, frozenset(APPLICABILITY), analysis, report)
+    work = _Work(settings, request, frozenset(APPLICABILITY), analysis, report, partly=True, writes=False)
     work.round()
+    if not work.holds():
+        work = _Work(settings, request, frozenset(APPLICABILITY), analysis, report, writes=False)
+        work.round()
     return work.with_edits(report)
 
 
@@ -127,11 +138,11 @@ def objection(
 ) -> str:
     """Why an edit does not help, from what was found without and with it; empty when it does."""
     sources = _sources(before[0])
+    impossible = _impossible(fix, sources)
+    if impossible:
+        return impossible
     patch = Patch()
-    if not patch.add(fix.edits, sources, 0):
-        return "its edits overlap"
-    if any(not _parses(path, text, sources[path].text) for path, text in patch.texts(sources).items()):
-        return "the file would not parse"
+    patch.add(fix.edits, sources)
     wrong = _blame(before[0], after[0], (before[1], after[1]), patch, [_Try(finding, [fix], fix)])
     return wrong[0][1] if wrong else ""
 
@@ -156,68 +167,70 @@ class _Work:
     before: dict[Path, SourceFile] = field(default_factory=dict)
     applied: list[Applied] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    rounds: int = 0  # that kept something
     partly: bool = False  # read only again what an edit has to do with
-    hopeless: dict[tuple[Edit, ...], tuple[str, ...]] = field(
-        default_factory=dict
-    )  # with the texts that they were tried on
+    guessed: bool = False  # a part was read where all counts
+    writes: bool = True  # the files are to be written, so that they must allow it
 
     def round(self) -> bool:
         """Propose, try, keep. False when nothing was kept."""
         self.dropped = []
         sources = _sources(self.analysis)
+        tries = self._tries(sources)
+        for number in range(MAX_TRIES):
+            patch, chosen = _chosen(tries, sources)
+            if not chosen:
+                return False
+            wrong = self._attempt(patch, sources, chosen)
+            if wrong is None:
+                self.rounds += 1
+                self.applied += [Applied(each.finding, each.chosen, self.rounds) for each in chosen if each.chosen]
+                return True
+            for each, why in wrong:
+                assert each.chosen is not None
+                self.dropped.append(Dropped(each.finding, each.chosen, why))
+                each.left.remove(each.chosen)
+                if number >= MAX_TRIES // 2:
+                    tries.remove(each)  # no further proposals now, so that the edits that help are kept in the end
+        return False
+
+    def _tries(self, sources: dict[str, SourceFile]) -> list[_Try]:
+        """The shown findings with the edits that may be made."""
         desk = Desk(sources, self._everything)
         tries = []
         for finding in _shown(self.analysis, self.report):
-            proposals = [each for each in propose(finding, desk) if each.applicability in self.allowed and each.edits]
             left = []
-            for proposal in proposals:
-                why = self._outside(proposal) or self._hopeless(proposal, sources)
+            for proposal in propose(finding, desk):
+                if proposal.applicability not in self.allowed or not proposal.edits:
+                    continue
+                why = self._forbidden(proposal) or _impossible(proposal, sources)
                 if why:
                     self.dropped.append(Dropped(finding, proposal, why))
                 else:
                     left.append(proposal)
             if left:
                 tries.append(_Try(finding, left))
-        tries.sort(key=lambda each: each.finding.span)
-        for _ in range(MAX_TRIES):
-            patch, chosen = _chosen(tries, sources)
-            if not chosen:
-                return False
-            wrong = self._attempt(patch, sources, chosen)
-            if wrong is None:
-                self.applied += [Applied(each.finding, each.chosen) for each in chosen if each.chosen]
-                return True
-            for each, why in wrong:
-                assert each.chosen is not None
-                self.dropped.append(Dropped(each.finding, each.chosen, why))
-                each.left.remove(each.chosen)
-                if why == STILL:
-                    self.hopeless[each.chosen.edits] = _texts_of(each.chosen, sources)
-        return False
+        return sorted(tries, key=lambda each: each.finding.span)
 
     def _everything(self) -> Iterable[SourceFile]:
         """All files of the project that can be read."""
         project = self.analysis.project
         return (source for path in project.files if (source := project.source(path)) is not None)
 
-    def _hopeless(self, fix: Fix, sources: Mapping[str, SourceFile]) -> str:
-        """Why an edit need not be tried: its file would not parse, or it did not help before and nothing around it changed."""
-        patch = Patch()
-        if not patch.add(fix.edits, sources):
-            return "its edits overlap"
-        if any(not _parses(path, text, sources[path].text) for path, text in patch.texts(sources).items()):
-            return "the file would not parse"
-        return STILL if self.hopeless.get(fix.edits) == _texts_of(fix, sources) else ""
-
-    def _outside(self, fix: Fix) -> str:
-        """Why an edit may not be made; empty when all of its files are given ones."""
+    def _forbidden(self, fix: Fix) -> str:
+        """Why an edit may not be made; empty when all of its files are given ones that can be written."""
         given = self.analysis.project.given
         for edit in fix.edits:
             path = absolute(self.analysis.project.working_directory / edit.span.path)
             if path not in given:
                 return f"it also changes {edit.span.path}, which is not in the given paths"
+            if path in (self.request.overlay or {}):
+                continue
             if path.is_symlink() and not self._may_follow(path):
                 return f"{edit.span.path} is a link to a file outside the given paths"
+            why = files.unwritable(path) if self.writes else ""
+            if why:
+                return f"{edit.span.path} {why}"
         return ""
 
     def _may_follow(self, path: Path) -> bool:
@@ -238,6 +251,7 @@ class _Work:
         overlay = {**(self.request.overlay or {}), **self.texts, **changed}
         request = replace(self.request, overlay=overlay)
         read = Rereading(self.analysis).reader(changed) if self.partly else None
+        self.guessed |= read is not None
         analysis = checking.analyse(self.settings, request, self.analysis.discovery, read)
         report = checking.report_of(self.settings, request, analysis)
         wrong = _blame(self.analysis, analysis, (self.report, report), patch, chosen)
@@ -253,7 +267,7 @@ class _Work:
 
     def holds(self) -> bool:
         """Whether the whole project, read with all edits, has the findings that reading a part of it said. Its report takes the place of that one."""
-        if not self.texts:
+        if not self.texts or not self.guessed:
             return True
         request = replace(self.request, overlay={**(self.request.overlay or {}), **self.texts})
         analysis = checking.analyse(self.settings, request, self.analysis.discovery)
@@ -269,7 +283,8 @@ class _Work:
         for each in self.dropped:
             why.setdefault((each.finding.rule, each.finding.span), each)
         report = replace(self.report, findings=tuple(_told(item, why) for item in self.report.findings))
-        return Fixed(report, tuple(self.applied), tuple(self.dropped), self.texts, self.before)
+        overlaid = frozenset(self.request.overlay or ())
+        return Fixed(report, tuple(self.applied), tuple(self.dropped), self.texts, self.before, overlaid)
 
     def _lines(self, fix: Fix) -> model.Suggestion | None:
         """Edits of one file as whole lines."""
@@ -351,8 +366,14 @@ def _chosen(tries: list[_Try], sources: Mapping[str, SourceFile]) -> tuple[Patch
     return patch, chosen
 
 
-def _texts_of(fix: Fix, sources: Mapping[str, SourceFile]) -> tuple[str, ...]:
-    return tuple(sources[path].text for path in sorted({edit.span.path for edit in fix.edits}))
+def _impossible(fix: Fix, sources: Mapping[str, SourceFile]) -> str:
+    """Why an edit need not be tried; empty when it can be made."""
+    patch = Patch()
+    if not patch.add(fix.edits, sources):
+        return "its edits overlap"
+    if any(not _parses(path, text, sources[path].text) for path, text in patch.texts(sources).items()):
+        return "the file would not parse"
+    return ""
 
 
 def _paths(each: _Try) -> set[str]:

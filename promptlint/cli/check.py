@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import sys
 from pathlib import Path
@@ -96,7 +97,7 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
 
     if sum(given[name] is not None for name in ("baseline", "write_baseline", "baseline_ref")) > 1:
         raise UserError("--baseline, --write-baseline and --baseline-ref exclude each other")
-    paths, overlay = _stdin(paths or (Path(),), given.pop("stdin_filename"))
+    paths, overlay, given["stdin_mark"] = _stdin(paths or (Path(),), given.pop("stdin_filename"))
     no_cache = given.pop("no_cache")
     settings = settings_of(paths[0], given)
     request = Request(paths, Path.cwd(), overlay, given["changed"], given["traffic"])
@@ -113,12 +114,14 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
         warn([f"{', '.join(others)} also installs the package `promptlint`; uninstall one of them"])
     if given["fix"] or given["fix_only"] or given["reorder"] or given["show_diff"]:
         return _fix(settings, request, given, form)
-    report = check(settings, request, use_cache=not (no_cache or overlay or request.traffic))
+    if given["unsafe_fixes"]:
+        warn(["--unsafe-fixes says which edits to make: it does nothing without --fix, --reorder or --diff"])
+    edits = form in WITH_EDITS and not given["statistics"] and given["write_baseline"] is None
+    use_cache = not (no_cache or overlay or request.traffic)
+    report = check(settings, request, use_cache=use_cache, edits=edits)
     warn_unsupported(report.unsupported)
     if given["write_baseline"] is not None:
         return _write_baseline(given["write_baseline"], report, settings, request)
-    if form in WITH_EDITS and not given["statistics"]:
-        report = _with_edits(report, settings, request)
     drifted = given["locked"] and _differs_from_lock(report, settings, request)
     report = _against_baseline(report, settings, request, given["baseline"], given["baseline_ref"])
     if given["statistics"]:
@@ -133,20 +136,6 @@ def command(paths: tuple[Path, ...], **given: Any) -> int:
         raise UserError("no given file could be read")
     failed = report.fails(given["fail_on"] or settings.fail_on) or drifted
     return int(failed and not given["exit_zero"])
-
-
-def _with_edits(report: CheckReport, settings: Settings, request: Request) -> CheckReport:
-    """The report with the edits that repair its findings, for formats that programs apply."""
-    from promptlint.app.check import check_with_analysis
-    from promptlint.app.fix import MAX_OFFERED_FILES, offer
-
-    if not report.findings or report.summary.files > MAX_OFFERED_FILES:
-        return report
-    if (
-        request.traffic
-    ):  # was sent by the prompts as they are: it says nothing of edited ones, which so cannot be verified
-        return report
-    return offer(settings, request, *check_with_analysis(settings, request))
 
 
 def _fix(settings: Settings, request: Request, given: dict[str, Any], form: str) -> int:
@@ -168,11 +157,10 @@ def _fix(settings: Settings, request: Request, given: dict[str, Any], form: str)
         emit(fixed.diff(), output)
         click.echo(fixed_line(len(fixed.applied), len(fixed.texts), len(fixed.dropped), "would be"), err=True)
         return int(bool(fixed.texts) and not given["exit_zero"])
-    if stdin:
-        for path in stdin:
-            click.echo((request.overlay or {})[path] if path not in fixed.texts else fixed.texts[path], nl=False)
-    else:
-        fixed.write()
+    fixed.write()
+    for path in stdin:
+        text = fixed.texts.get(path, (request.overlay or {})[path])
+        click.echo(given["stdin_mark"] + text.encode(), nl=False)  # bytes: no line end is translated
     if not given["fix_only"]:
         click.echo(render(fixed.report, form, color=False), err=True) if stdin else emit(
             render(fixed.report, form, color=color), output
@@ -228,20 +216,22 @@ def _differs_from_lock(report: CheckReport, settings: Settings, request: Request
     return bool(found.changed)
 
 
-def _stdin(paths: tuple[Path, ...], name: Path | None) -> tuple[tuple[Path, ...], dict[Path, str]]:
-    """`-` as a path replaced by the name of stdin's text, and that text by absolute path."""
+def _stdin(paths: tuple[Path, ...], name: Path | None) -> tuple[tuple[Path, ...], dict[Path, str], bytes]:
+    """`-` as a path replaced by the name of stdin's text, that text by absolute path, and the byte order mark ahead of it."""
     from promptlint.app.discovery import absolute
 
     if _STDIN not in paths:
         if name is not None:
             raise UserError("--stdin-filename needs `-` as a path")
-        return paths, {}
+        return paths, {}, b""
     name = name or Path("stdin.py")
+    data = sys.stdin.buffer.read()
+    mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     try:
-        text = sys.stdin.buffer.read().decode("utf-8-sig")
+        text = data[len(mark) :].decode()
     except UnicodeDecodeError:
         raise UserError("stdin: not valid UTF-8 text") from None
-    return tuple(name if path == _STDIN else path for path in paths), {absolute(name): text}
+    return tuple(name if path == _STDIN else path for path in paths), {absolute(name): text}, mark
 
 
 def _settings_text(settings: Any) -> str:

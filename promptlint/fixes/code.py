@@ -122,9 +122,7 @@ class Code:
 
 
 def parsed(source: SourceFile) -> Code | None:
-    """The file as a tree, or None when this Python cannot read it, or when its lines are counted in another way than ours."""
-    if "\f" in source.text or "\x1c" in source.text:
-        return None
+    """The file as a tree, or None when this Python cannot read it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import io
 import os
 import stat
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from promptlint.errors import UserError
 
-__all__ = ["Original", "encode", "read", "write_all"]
+__all__ = ["Original", "encode", "read", "unwritable", "write_all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +69,50 @@ def write_all(changes: Mapping[Path, tuple[Original, str]]) -> None:
     try:
         for path, (original, text) in changes.items():
             target = path.resolve()
-            if target.read_bytes() != original.data:
-                raise UserError(f"{path}: changed while it was read; nothing was written")
             prepared.append((_beside(target, encode(original, text)), target, original))
         _replace(prepared)
     except OSError as error:
-        raise UserError(
-            f"{error.filename or ''}: cannot be written: {error.strerror or error}; nothing was written"
-        ) from error
+        where = error.filename2 or error.filename
+        raise UserError(f"{where}: cannot be written: {error.strerror or error}; nothing was written") from error
     finally:
         for temporary, _, _ in prepared:
             temporary.unlink(missing_ok=True)
+
+
+def unwritable(path: Path) -> str:
+    """Why a file's text cannot be replaced, behind the file's name; empty when it can, as far as permissions tell."""
+    target = path.resolve()
+    if not os.access(target, os.W_OK):
+        return "may not be written"
+    return "" if os.access(target.parent, os.W_OK | os.X_OK) else "is in a folder that may not be written"
 
 
 def _replace(prepared: list[tuple[Path, Path, Original]]) -> None:
     done: list[tuple[Path, Original]] = []
     try:
         for temporary, target, original in prepared:
-            temporary.replace(target)
+            if target.read_bytes() != original.data:  # at the last moment: somebody else may write the same files
+                raise UserError(f"{original.path}: changed while it was read; nothing was written")
             done.append((target, original))
+            temporary.replace(target)
     except BaseException:  # Ctrl-C as well: a template without its call would be worse than either state
         for target, original in done:
             with contextlib.suppress(OSError):
-                _beside(target, original.data).replace(target)
+                if target.read_bytes() != original.data:
+                    _beside(target, original.data).replace(target)
         raise
 
 
 def _beside(target: Path, data: bytes) -> Path:
     """A new file in the folder of `target`, with its permissions and, where we may set it, its owner."""
     status = target.stat()
-    if not os.access(target, os.W_OK):
-        raise PermissionError(13, "the file may not be written", str(target))
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    why = unwritable(target)
+    if why:
+        raise PermissionError(errno.EACCES, f"it {why}", str(target))
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:

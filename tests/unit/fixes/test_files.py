@@ -110,3 +110,33 @@ def test_an_interrupted_write_leaves_no_file_half_done(tmp_path, monkeypatch):
         files.write_all(changes)
     assert (one.read_text(), two.read_text()) == ("a = 1\n", "b = 1\n")
     assert _names(tmp_path) == ["a.py", "b.py"]
+
+
+def test_a_file_that_changes_at_the_last_moment_is_left_to_who_changed_it(tmp_path, monkeypatch):
+    one, two = tmp_path / "a.py", tmp_path / "b.py"
+    one.write_text("a = 1\n")
+    two.write_text("b = 1\n")
+    changes = {path: (files.read(path), "c = 2\n") for path in (one, two)}
+    replace = type(one).replace
+
+    def meanwhile(self, target):
+        if target.name == "a.py":
+            two.write_text("b = 3\n")
+        return replace(self, target)
+
+    monkeypatch.setattr(type(one), "replace", meanwhile)
+    with pytest.raises(UserError, match=r"b\.py: changed while"):
+        files.write_all(changes)
+    assert (one.read_text(), two.read_text()) == ("a = 1\n", "b = 3\n")
+
+
+def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "a.py"
+    path.write_text("a = 1\n")
+
+    def full(**given):
+        raise OSError(28, "No space left on device", str(tmp_path / ".a.py.x.tmp"))
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    with pytest.raises(UserError, match=r"a\.py: cannot be written: No space left"):
+        _edit(path, "1", "2")

@@ -1,12 +1,15 @@
 """`check --fix` and its relatives as a user runs them."""
 
+import codecs
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from promptlint.app import check as checking
 from promptlint.cli import cli
 
 LISTING = """\
@@ -198,3 +201,95 @@ def test_a_suggestion_is_the_code_itself_or_nothing():
     assert "  ```suggestion\n      names = sorted(x)\n  ```" in shown("    names = sorted(x)")
     assert "suggestion" not in shown("    names = '```'")
     assert "@everyone" not in shown("    names = '@everyone'")
+
+
+@pytest.fixture
+def locked(monkeypatch):
+    """Makes files and folders of some names read-only, also for an administrator, whom permissions do not bind."""
+    access = os.access
+
+    def lock(*names):
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: access(path, mode) and (mode == os.R_OK or Path(path).name not in names)
+        )
+
+    return lock
+
+
+def test_a_move_across_files_changes_none_when_one_is_read_only(run, locked):
+    Path("prompts.py").write_text(TEMPLATE)
+    Path("agent.py").write_text(AGENT)
+    Path("a.py").write_text(LISTING)
+    locked("agent.py")
+    done = run("--reorder", "--fix", "--output-format", "json", ".")
+    assert done.exit_code == 1
+    assert (Path("prompts.py").read_text(), Path("agent.py").read_text()) == (TEMPLATE, AGENT)
+    assert "sorted" in Path("a.py").read_text()  # has nothing to do with it
+    titles = [item["fix"]["title"] for item in json.loads(done.stdout)["findings"]]
+    assert titles == ["move the value into the newest message: dropped, because agent.py may not be written"]
+
+
+def test_a_file_in_a_read_only_folder_is_left_alone(run, locked):
+    Path("package").mkdir()
+    Path("package/a.py").write_text(LISTING)
+    locked("package")
+    done = run("--fix", ".")
+    assert done.exit_code == 1
+    assert "package/a.py is in a folder that may not be written" in done.stdout
+    assert Path("package/a.py").read_text() == LISTING
+
+
+def test_files_beside_stdin_are_written_too(run):
+    Path("b.py").write_text(LISTING)
+    done = run("--fix", "-", "b.py", "--stdin-filename", "a.py", text=LISTING)
+    assert "sorted" in done.stdout
+    assert "sorted" in Path("b.py").read_text()
+    assert not Path("a.py").exists()
+
+
+def test_stdin_keeps_its_mark_and_its_line_ends(run):
+    data = codecs.BOM_UTF8 + LISTING.replace("\n", "\r\n").encode()
+    done = run("--fix", "-", text=data)
+    assert done.stdout_bytes == data.replace(b"os.listdir(root)", b"sorted(os.listdir(root))")
+
+
+@pytest.mark.parametrize("blank", ["\f", "\x1c", "\u2028", "\x85"])
+def test_a_diff_has_the_lines_of_a_patch(run, blank):
+    """Only a line feed ends a line of a unified diff, whatever else Python takes for the end of one."""
+    text = LISTING.replace("    names", f"    # one{blank}two\n    names")
+    Path("a.py").write_text(text, "utf-8", newline="")
+    lines = run("--diff", ".").stdout.split("\n")
+    assert "+    names = sorted(os.listdir(root))" in lines
+    assert not any("No newline" in line for line in lines)
+    assert f"     # one{blank}two" in lines
+
+
+def test_a_file_with_form_feeds_is_repaired(run):
+    text = LISTING.replace("\n\n\ndef", "\n\n\f\ndef").replace("    names", "\f    names")
+    Path("a.py").write_text(text)
+    run("--fix", ".")
+    assert Path("a.py").read_text() == text.replace("os.listdir(root)", "sorted(os.listdir(root))")
+
+
+def test_unsafe_fixes_alone_says_that_it_does_nothing(run):
+    Path("a.py").write_text(LISTING)
+    done = run("--unsafe-fixes", ".")
+    assert "does nothing without --fix, --reorder or --diff" in done.stderr
+
+
+def test_edits_are_found_once_and_kept_with_the_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("promptlint.toml").write_text("")
+    Path("a.py").write_text(LISTING)
+    readings = []
+    analyse = checking.analyse
+    monkeypatch.setattr(checking, "analyse", lambda *given: readings.append(1) or analyse(*given))
+
+    def found():
+        return CliRunner().invoke(cli, ["check", "--output-format", "json", "."], prog_name="promptlint").stdout
+
+    first = found()
+    assert json.loads(first)["findings"][0]["fix"]["edits"]
+    assert len(readings) == 2  # as it is, and with the edits
+    assert found() == first
+    assert len(readings) == 2
