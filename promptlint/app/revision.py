@@ -1,7 +1,8 @@
 """A git revision as a folder of files, without touching the user's checkout.
 
-The files are written to a temporary folder through a temporary index: no working tree, branch, index or list of worktrees of the user's
-repository changes, and no hook runs, as one would with `git worktree add`. A shallow clone serves as long as it holds the revision.
+The files are written to a temporary folder as git stores them: no working tree, branch, index or list of worktrees of the user's repository changes,
+and nothing that the repository's own configuration names is run: no hook, filter, file system monitor, external diff or text converter, and no fetch of objects
+that a partial clone left out. A shallow clone serves as long as it holds the revision.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from promptlint.app.check import Request
 from promptlint.app.discovery import absolute
@@ -21,6 +23,15 @@ from promptlint.config import Settings
 from promptlint.errors import UserError
 
 __all__ = ["Checkout", "checked_out", "hunks", "merge_base", "resolve"]
+
+_LINK = "120000"  # git's mode of a symbolic link
+
+_NOTHING_RUN = (
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "protocol.allow=never"),  # older versions than 2.45 do not know GIT_NO_LAZY_FETCH
+)
+"""A repository may name programs in its configuration; `git` would run them as a part of reading."""
 
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
@@ -59,7 +70,7 @@ class Checkout:
 def checked_out(revision: str, inside: Path) -> Iterator[Checkout]:
     """The files of a revision of the repository that holds `inside`, for as long as the context lasts.
 
-    Raises UserError when there is no git, no repository, or no such commit.
+    Raises UserError when there is no git, no repository, no such commit, or when the clone lacks files of it.
     """
     top = _top(inside)
     commit = resolve(revision, inside)
@@ -67,10 +78,45 @@ def checked_out(revision: str, inside: Path) -> Iterator[Checkout]:
         base = Path(temporary).resolve()
         folder = base / "files"
         folder.mkdir()
-        index = {"GIT_INDEX_FILE": str(base / "index"), "GIT_LFS_SKIP_SMUDGE": "1"}  # large files are no prompts
-        _git(["read-tree", commit], top, index)
-        _git(["checkout-index", "--all", "--force", f"--prefix={folder}/"], top, index)
+        _write(_entries(commit, top), folder, base / "objects", top)
         yield Checkout(folder, top, commit)
+
+
+def _entries(commit: str, top: Path) -> list[tuple[str, str, str]]:
+    """(mode, object, path) of every file and symbolic link of a commit; submodules are left out."""
+    listed = _git(["ls-tree", "-r", "-z", "--full-tree", commit], top)
+    found = []
+    for entry in filter(None, listed.split("\0")):
+        described, path = entry.split("\t", 1)
+        mode, kind, name = described.split()
+        # No honest tree has such names; a forged one must not lead out of the folder.
+        if kind == "blob" and not {"", ".", "..", ".git"} & set(path.split("/")):
+            found.append((mode, name, path))
+    return found
+
+
+def _write(entries: list[tuple[str, str, str]], folder: Path, request: Path, top: Path) -> None:
+    """Writes the entries into a folder. Links come last, so that no file is written through one."""
+    entries = sorted(entries, key=lambda entry: entry[0] == _LINK)
+    request.write_text("".join(f"{name}\n" for _, name, _ in entries), "ascii")
+    with request.open("rb") as asked, _started(["cat-file", "--batch"], top, asked) as git:
+        assert git.stdout is not None
+        for mode, _, path in entries:
+            head = git.stdout.readline().split()
+            if len(head) != 3:
+                git.kill()
+                raise UserError(f"{path}: this clone does not hold the file in that revision; `git fetch --refetch` gets what a partial clone leaves out")  # fmt: skip
+            content = git.stdout.read(int(head[2]) + 1)[:-1]
+            place = folder / path
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if mode == _LINK:
+                    place.symlink_to(os.fsdecode(content))
+                else:
+                    place.write_bytes(content)
+            except OSError as error:
+                git.kill()
+                raise UserError(f"{path}: cannot be written to a temporary folder: {error.strerror}") from error
 
 
 def resolve(revision: str, inside: Path) -> str:
@@ -98,11 +144,13 @@ def hunks(base: str, inside: Path, head: str | None = None) -> dict[str, list[tu
         "diff",
         "--no-color",
         "--no-ext-diff",
+        "--no-textconv",
+        "--ignore-submodules=all",
         "--relative",
         "--dst-prefix=b/",
         "--unified=3",
     ]
-    done = _run([*shown, base, *([head] if head else []), "--"], inside)
+    done = _run([*_without_filters(inside), *shown, base, *([head] if head else []), "--"], inside)
     if done.returncode != 0:
         raise UserError(f"git diff: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
     found: dict[str, list[tuple[int, int]]] = {}
@@ -128,31 +176,51 @@ def _top(inside: Path) -> Path:
     return Path(found.stdout.rstrip("\n")).resolve()
 
 
-def _git(arguments: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
-    done = _run(arguments, folder, environment)
+def _without_filters(inside: Path) -> list[str]:
+    """Options that switch off the content filters which the repository's own configuration names; the user's own (large file storage) stay."""
+    found = _run(["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\."], inside)
+    words = found.stdout.split("\0")
+    drivers = {
+        key.rpartition(".")[0]
+        for scope, key in zip(words[::2], words[1::2], strict=False)
+        if scope in {"local", "worktree"}
+    }
+    off = ("clean=", "process=", "smudge=", "required=false")
+    return [word for driver in sorted(drivers) for setting in off for word in ("-c", f"{driver}.{setting}")]
+
+
+def _git(arguments: list[str], folder: Path) -> str:
+    done = _run(arguments, folder)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise UserError(f"git {arguments[0]}: {lines[-1]}")
+    return done.stdout
 
 
-def _run(
-    arguments: list[str], folder: Path, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def _run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    with _started(arguments, folder, subprocess.DEVNULL) as git:
+        out, err = git.communicate()
+    return subprocess.CompletedProcess(arguments, git.returncode, _decoded(out), _decoded(err))
+
+
+def _decoded(output: bytes) -> str:
+    return output.decode("utf-8", "surrogateescape")
+
+
+def _started(arguments: list[str], folder: Path, stdin: int | IO[bytes]) -> subprocess.Popen[bytes]:
     # A git hook's own variables would lead to another repository or index.
     inherited = {
         key: value
         for key, value in os.environ.items()
-        if key not in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX")
+        if key not in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_EXTERNAL_DIFF")
     }
     try:
-        return subprocess.run(  # noqa: S603  # arguments are a list; a revision comes behind --end-of-options
-            ["git", "-C", str(folder), *arguments],  # noqa: S607  # the user's git, wherever it is
-            env={**inherited, **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            check=False,
+        return subprocess.Popen(  # noqa: S603  # arguments are a list; a revision comes behind --end-of-options
+            ["git", "--no-pager", *_NOTHING_RUN, "-C", str(folder), *arguments],  # noqa: S607  # the user's git, wherever it is
+            env={**inherited, "GIT_NO_LAZY_FETCH": "1"},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
     except OSError as error:
         raise UserError(f"git cannot be run: {error.strerror or error}") from error
