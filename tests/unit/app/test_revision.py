@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from pathlib import Path
 
@@ -59,7 +58,7 @@ def arm(folder: Path) -> Path:
 def test_the_files_are_those_that_git_stores(repository: Path) -> None:
     with checked_out("HEAD", repository) as checkout:
         assert (checkout.folder / "naïve name.txt").read_bytes() == b"caf\xe9\r\nno end"
-        assert os.readlink(checkout.folder / "link") == "app.py"
+        assert (checkout.folder / "link").readlink() == Path("app.py")
         assert (checkout.folder / "link").read_text() == "one = 1\n"
         assert checkout.place(repository / "app.py") == checkout.folder / "app.py"
 

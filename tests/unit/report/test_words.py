@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from promptlint.report.words import cost
 from report_sample import finding
+
+from promptlint.report.words import cost
 
 
 def test_what_no_provider_caches_is_said_to_be_so() -> None:
