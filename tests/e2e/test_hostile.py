@@ -20,6 +20,7 @@ from promptlint.app.atomic import write_text
 from promptlint.app.check import Request, check
 from promptlint.cli import cli, crash_report
 from promptlint.config import FORMATS, Settings
+from promptlint.frontends.jinja import tree
 from promptlint.report import render
 from promptlint.traffic.read import Traffic
 
@@ -244,6 +245,15 @@ def test_values_that_double_themselves_are_reported(tmp_path, name):
 def test_templates_without_end(tmp_path, name, template):
     put(tmp_path, "prompts/a.j2", f"You are a helper. {template} {RULES}")
     report_of(tmp_path)
+
+
+def test_a_template_that_includes_itself_twice_is_parsed_once(tmp_path, monkeypatch):
+    parsed = []
+    parse = tree.parse
+    monkeypatch.setattr(tree, "parse", lambda text, where, **more: parsed.append(text) or parse(text, where, **more))
+    put(tmp_path, "prompts/a.j2", "You are a helper. {% include 'a.j2' %} x {% include 'a.j2' %} " + RULES)
+    report_of(tmp_path)
+    assert 1 <= len(parsed) <= 3  # as a root, and as what is included
 
 
 def test_data_files_that_unfold(tmp_path):

@@ -98,6 +98,17 @@ class Shared:
         default_factory=list
     )  # template blocks being rendered, with the depth of override
     missing: list[tuple[str, Span]] = field(default_factory=list)  # templates that could not be found or read
+    read: dict[str, tree.Template | None] = field(default_factory=dict)  # templates by name; None: not found, or broken
+
+    def template(self, name: str) -> tree.Template | None:
+        """The template of a name, parsed once: one that includes itself twice is met thousands of times before the budget ends."""
+        if name not in self.read:
+            source = self.loader(name) if self.loader else None
+            try:
+                self.read[name] = tree.parse(source.text, source.map()) if source else None
+            except (TemplateSyntaxError, RecursionError):
+                self.read[name] = None
+        return self.read[name]
 
     def spend(self) -> bool:
         """Count one step; False when the budget is gone."""
@@ -401,13 +412,9 @@ class Evaluator:
             if not isinstance(name, Const) or not isinstance(name.value, str):
                 continue
             said = name.value
-            source = self.shared.loader(name.value) if self.shared.loader else None
-            if source is None:
-                continue
-            try:
-                return tree.parse(source.text, source.map())
-            except (TemplateSyntaxError, RecursionError):
-                break
+            found = self.shared.template(name.value)
+            if found is not None:
+                return found
         self.shared.missing.append((said, span))
         return None
 
