@@ -1,17 +1,8 @@
 """A git revision as a folder of files, without touching the user's checkout.
 
-<<<<<<< Updated upstream
 The files are written to a temporary folder as git stores them: no working tree, branch, index or list of worktrees of the user's repository changes,
 and nothing that the repository's own configuration names is run: no hook, filter, file system monitor, external diff or text converter, and no fetch of objects
 that a partial clone left out. A shallow clone serves as long as it holds the revision.
-=======
-The files are written to a temporary folder through a temporary index: no working tree, branch, index or list of worktrees of the user's
-repository changes. A shallow clone serves as long as it holds the revision.
-
-A repository's own configuration can name commands that git runs (hooks, filters, file monitors, external differences, ways to fetch what a partial clone
-left out). It may come from a stranger, with an archive say, so none of them runs here: each is switched off on git's command line. The user's own and the
-system's configuration hold otherwise, like `safe.directory`.
->>>>>>> Stashed changes
 """
 
 from __future__ import annotations
@@ -43,14 +34,6 @@ _NOTHING_RUN = (
 """A repository may name programs in its configuration; `git` would run them as a part of reading."""
 
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
-_NO_COMMANDS = {
-    "core.fsmonitor": "false",  # a command that is asked which files changed
-    "core.hooksPath": os.devnull,  # `read-tree` writes an index, and `post-index-change` runs
-    "submodule.recurse": "false",  # a submodule has a configuration of its own
-    "safe.bareRepository": "explicit",  # a folder of the tree that looks like a repository is none
-}
-_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}  # the second is for git before 2.45
-_FILTER = r"^filter\..*\.(clean|smudge|process|required)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +78,7 @@ def checked_out(revision: str, inside: Path) -> Iterator[Checkout]:
         base = Path(temporary).resolve()
         folder = base / "files"
         folder.mkdir()
-<<<<<<< Updated upstream
         _write(_entries(commit, top), folder, base / "objects", top)
-=======
-        index = {"GIT_INDEX_FILE": str(base / "index")}
-        _git(["read-tree", commit], top, index)
-        _git([*_no_filters(top), "checkout-index", "--all", "--force", f"--prefix={folder}/"], top, index)
->>>>>>> Stashed changes
         yield Checkout(folder, top, commit)
 
 
@@ -162,7 +139,6 @@ def hunks(base: str, inside: Path, head: str | None = None) -> dict[str, list[tu
     as they are). Raises UserError where git shows no difference of these.
     """
     shown = [
-        *_no_filters(inside),
         "-c",
         "core.quotePath=false",
         "diff",
@@ -200,7 +176,6 @@ def _top(inside: Path) -> Path:
     return Path(found.stdout.rstrip("\n")).resolve()
 
 
-<<<<<<< Updated upstream
 def _without_filters(inside: Path) -> list[str]:
     """Options that switch off the content filters which the repository's own configuration names; the user's own (large file storage) stay."""
     found = _run(["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\."], inside)
@@ -220,30 +195,6 @@ def _git(arguments: list[str], folder: Path) -> str:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise UserError(f"git {arguments[0]}: {lines[-1]}")
     return done.stdout
-=======
-def _no_filters(folder: Path) -> list[str]:
-    """Options of git that switch every configured filter off: files come as they are stored, large ones of git-lfs as pointers.
-
-    Raises UserError for a filter whose name cannot stand in such an option.
-    """
-    listed = _run(["config", "--null", "--name-only", "--get-regexp", _FILTER], folder).stdout
-    options: list[str] = []
-    for key in sorted({key for key in listed.split("\0") if key}):
-        if "=" in key or "\n" in key:
-            raise UserError(f"{folder}: the git configuration has a filter whose name cannot be switched off: {key}")
-        options += ["-c", f"{key}={'false' if key.endswith('.required') else ''}"]
-    return options
-
-
-def _git(arguments: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
-    done = _run(arguments, folder, environment)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        if "promisor remote" in done.stderr:
-            raise UserError("the clone is partial and lacks files of this revision; `git fetch --refetch --no-filter` brings them")
-        command = next(part for part in arguments if part in ("read-tree", "checkout-index"))
-        raise UserError(f"git {command}: {lines[-1]}")
->>>>>>> Stashed changes
 
 
 def _run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -263,25 +214,13 @@ def _started(arguments: list[str], folder: Path, stdin: int | IO[bytes]) -> subp
         for key, value in os.environ.items()
         if key not in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_EXTERNAL_DIFF")
     }
-    settings = [part for key, value in _NO_COMMANDS.items() for part in ("-c", f"{key}={value}")]
     try:
-<<<<<<< Updated upstream
         return subprocess.Popen(  # noqa: S603  # arguments are a list; a revision comes behind --end-of-options
             ["git", "--no-pager", *_NOTHING_RUN, "-C", str(folder), *arguments],  # noqa: S607  # the user's git, wherever it is
             env={**inherited, "GIT_NO_LAZY_FETCH": "1"},
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-=======
-        return subprocess.run(  # noqa: S603  # arguments are a list; a revision comes behind --end-of-options
-            ["git", "-C", str(folder), "--no-pager", *settings, *arguments],  # noqa: S607  # the user's git, wherever it is
-            env={**inherited, **_NO_FETCH, **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            check=False,
->>>>>>> Stashed changes
         )
     except OSError as error:
         raise UserError(f"git cannot be run: {error.strerror or error}") from error
