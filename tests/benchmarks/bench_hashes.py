@@ -23,6 +23,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 CHAINS, LENGTH, BLOCK, ROOM = 125_000, 8, 512, 200_000
+SHORT = 100  # tokens that the last block of a prompt lacks
 PROMISED = {"replay": (10_000_000, 300.0, 2048), "curve": (1_000_000, 20.0, 2048)}  # requests, seconds, MB
 
 
@@ -33,7 +34,7 @@ def write(path: Path, requests: int) -> None:
         for index in range(requests):
             first = int(CHAINS * draw() ** 2) * LENGTH
             ids = ", ".join(map(str, range(first, first + LENGTH)))
-            file.write(f'{{"timestamp": {index}, "input_length": {LENGTH * BLOCK - 100}, "output_length": 50, "hash_ids": [{ids}]}}\n')  # fmt: skip
+            file.write(f'{{"timestamp": {index}, "input_length": {LENGTH * BLOCK - SHORT}, "output_length": 50, "hash_ids": [{ids}]}}\n')  # fmt: skip
 
 
 def least(path: Path) -> tuple[float, int]:
