@@ -29,9 +29,11 @@ _LINK = "120000"  # git's mode of a symbolic link
 _NOTHING_RUN = (
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "protocol.allow=never"),  # older versions than 2.45 do not know GIT_NO_LAZY_FETCH
 )
 """A repository may name programs in its configuration; `git` would run them as a part of reading."""
+
+_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+"""Older versions know the second only. `-c protocol.allow=never` would not do: a repository's `protocol.ext.allow` goes before it."""
 
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
@@ -96,8 +98,13 @@ def _entries(commit: str, top: Path) -> list[tuple[str, str, str]]:
 
 
 def _write(entries: list[tuple[str, str, str]], folder: Path, request: Path, top: Path) -> None:
-    """Writes the entries into a folder. Links come last, so that no file is written through one."""
+    """Writes the entries into a folder. Links come last, and behind all folders, so that nothing is written through one, whatever a forged tree holds twice."""
     entries = sorted(entries, key=lambda entry: entry[0] == _LINK)
+    try:
+        for parent in {(folder / path).parent for _, _, path in entries}:
+            parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be made in a temporary folder: {error.strerror}") from error
     request.write_text("".join(f"{name}\n" for _, name, _ in entries), "ascii")
     with request.open("rb") as asked, _started(["cat-file", "--batch"], top, asked) as git:
         assert git.stdout is not None
@@ -109,7 +116,6 @@ def _write(entries: list[tuple[str, str, str]], folder: Path, request: Path, top
             content = git.stdout.read(int(head[2]) + 1)[:-1]
             place = folder / path
             try:
-                place.parent.mkdir(parents=True, exist_ok=True)
                 if mode == _LINK:
                     place.symlink_to(os.fsdecode(content))
                 else:
@@ -177,7 +183,10 @@ def _top(inside: Path) -> Path:
 
 
 def _without_filters(inside: Path) -> list[str]:
-    """Options that switch off the content filters which the repository's own configuration names; the user's own (large file storage) stay."""
+    """Options that switch off the content filters which the repository's own configuration names; the user's own (large file storage) stay.
+
+    Raises UserError for a name that such an option cannot hold.
+    """
     found = _run(["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\."], inside)
     words = found.stdout.split("\0")
     drivers = {
@@ -185,6 +194,11 @@ def _without_filters(inside: Path) -> list[str]:
         for scope, key in zip(words[::2], words[1::2], strict=False)
         if scope in {"local", "worktree"}
     }
+    for driver in drivers:
+        if "=" in driver:
+            raise UserError(
+                f"{inside}: its git configuration has a filter that cannot be switched off, because of the = in its name: {driver}"
+            )
     off = ("clean=", "process=", "smudge=", "required=false")
     return [word for driver in sorted(drivers) for setting in off for word in ("-c", f"{driver}.{setting}")]
 
@@ -217,7 +231,7 @@ def _started(arguments: list[str], folder: Path, stdin: int | IO[bytes]) -> subp
     try:
         return subprocess.Popen(  # noqa: S603  # arguments are a list; a revision comes behind --end-of-options
             ["git", "--no-pager", *_NOTHING_RUN, "-C", str(folder), *arguments],  # noqa: S607  # the user's git, wherever it is
-            env={**inherited, "GIT_NO_LAZY_FETCH": "1"},
+            env={**inherited, **_NO_FETCH},
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -81,3 +81,50 @@ def test_what_a_clone_left_out_is_not_fetched(repository: Path, tmp_path: Path) 
     git(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", repository.as_uri(), "partial")
     with pytest.raises(UserError, match="does not hold the file"), checked_out("HEAD", tmp_path / "partial"):
         pass
+
+
+def test_no_protocol_that_the_repository_allows_is_used(repository: Path, tmp_path: Path) -> None:
+    git(repository, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", repository.as_uri(), "partial")
+    clone, ran = tmp_path / "partial", tmp_path / "ran"
+    git(clone, "config", "protocol.ext.allow", "always")
+    git(clone, "config", "remote.origin.url", f"ext::sh -c touch% {ran}")
+    with pytest.raises(UserError, match="does not hold the file"), checked_out("HEAD", clone):
+        pass
+    assert not ran.exists()
+    with pytest.raises(subprocess.CalledProcessError):
+        git(clone, "cat-file", "-p", "HEAD:app.py")
+    assert ran.exists()
+
+
+def test_a_filter_that_cannot_be_switched_off_is_refused(repository: Path) -> None:
+    ran = arm(repository)
+    (repository / ".gitattributes").write_text("*.py filter=a=b\n")
+    git(repository, "config", "filter.a=b.clean", str(repository.parent / "program"))
+    (repository / "app.py").write_text("two = 2\n")
+    with pytest.raises(UserError, match="cannot be switched off"):
+        hunks("HEAD", repository)
+    assert not ran.exists(), ran.read_text()
+
+
+def test_a_forged_tree_writes_nothing_through_its_links(repository: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    def written(kind: str, content: bytes) -> str:
+        """An object as it is, which git itself would not make."""
+        command = ["git", "-C", str(repository), "hash-object", "--literally", "-t", kind, "-w", "--stdin"]
+        return subprocess.run(command, input=content, capture_output=True, check=True).stdout.decode().strip()
+
+    def tree(*entries: tuple[str, str, str]) -> str:
+        return written(
+            "tree", b"".join(f"{mode} {name}\0".encode() + bytes.fromhex(sha) for mode, name, sha in entries)
+        )
+
+    link = written("blob", str(outside).encode())
+    for mode in ("100644", "120000"):
+        inner = tree((mode, "e", link))
+        forged = git(repository, "commit-tree", "-m", "x", tree(("120000", "d", link), ("40000", "d", inner)))
+        with pytest.raises(UserError, match="temporary folder"), checked_out(forged, repository):
+            pass
+    assert list(outside.iterdir()) == []
