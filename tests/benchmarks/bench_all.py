@@ -166,7 +166,7 @@ def on_hashes(folder: Path, requests: int, rounds: int) -> Iterator[str]:
             "--budgets-gib",
             budgets,
             "--no-progress",
-        ],  # fmt: skip
+        ],
         folder,
         rounds,
     )
