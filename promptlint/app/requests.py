@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import is_
 from typing import Any, Protocol
 
 from promptlint.caches.block_lru import BlockRequest, Chains
@@ -393,6 +392,7 @@ class Renderer:
         self._tokenizers: dict[bool, Any] = {}
         self._render: Any = None
         self._conversation: Any = None
+        self._packed: Any = None
         self._prepared: dict[
             int, tuple[Record, Any]
         ] = {}  # by the identity of a record, which is kept so that it stays one
@@ -404,8 +404,8 @@ class Renderer:
 
     def prepare(self, records: Sequence[Record], /) -> None:
         texts: dict[bool, list[str]] = {}  # by whether they are in disguise, which decides on the tokenizer
-        head: list[str] = []  # requests of one transcript share the runs that they begin with
         prepared: dict[int, tuple[Record, Any]] = {}
+        head, upto = None, 0  # of the request before: requests of one transcript share the runs that they begin with
         for record in records:
             own = texts.setdefault(bool(record.disguised), [])
             if record.prompt is not None:
@@ -419,28 +419,27 @@ class Renderer:
                 prepared[id(record)] = (record, error)
                 continue
             prepared[id(record)] = (record, rendered)
-            own += _beyond(head, rendered.prompt)
-            head = rendered.prompt[:-1]
+            if rendered.head is None or rendered.head is not head:
+                head, upto = rendered.head, 0
+            own += rendered.prompt[upto:]
             own += rendered.answer
+            upto = 0 if head is None else len(rendered.prompt) - 1
             if rendered.stored is not None:
-                own += _beyond(head, rendered.stored)
+                own += rendered.stored[upto:]
         self._prepared = prepared
         for disguised, found in texts.items():
             self._tokenizer_for(disguised=disguised).prepare(found)
 
     def __call__(self, record: Record, /) -> TextTokens:
         self._tokenizer = self._tokenizer_for(disguised=bool(record.disguised))
-        packed = self._tokenizer.packed
         if record.prompt is not None:
             output = record.output if isinstance(record.output, str) else ""
-            return TextTokens(self._tokenizer.text(record.prompt), packed([output]) if output else b"")
+            return TextTokens(self._tokenizer.text(record.prompt), self._tokenizer.text(output) if output else b"")
         known = self._prepared.get(id(record))
         rendered = self._rendered(record) if known is None or known[0] is not record else known[1]
         if isinstance(rendered, Unreadable):
             raise rendered
-        prompt = packed(rendered.prompt)
-        stored = None if rendered.stored is None else packed(rendered.stored)
-        answer = packed(rendered.answer) if rendered.answer else b""
+        prompt, answer, stored = self._packed(rendered, self._tokenizer)
         if not self._marks:
             return TextTokens(prompt, answer, stored)
         places = self._places(record, rendered.prompt)
@@ -448,10 +447,10 @@ class Renderer:
 
     def _rendered(self, record: Record) -> Any:
         if self._render is None:
-            from promptlint.tokenizers.render import Conversation, renderer
+            from promptlint.tokenizers.render import Conversation, packed, renderer
 
             self._render = renderer(self._mode)
-            self._conversation = Conversation
+            self._conversation, self._packed = Conversation, packed
         try:
             return self._render(self._conversation(record.messages or (), record.tools, record.system, record.output))
         except ValueError as error:
@@ -494,8 +493,3 @@ class Renderer:
             marked.setdefault(stops[-1], str(whole.get("ttl", "")) if isinstance(whole, Mapping) else "")
         places = sorted(marked)
         return _Places(tuple(dict.fromkeys(stops)), tuple(places), tuple(marked[place] for place in places), head)
-
-
-def _beyond(head: list[str], runs: list[str]) -> list[str]:
-    """The runs behind `head`, if they begin with the very objects of it; else all."""
-    return runs[len(head) :] if len(head) <= len(runs) and all(map(is_, head, runs)) else runs

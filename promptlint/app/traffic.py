@@ -123,7 +123,7 @@ class Tokens:
             from promptlint.tokenizers.render import renderer
 
             self._renderers[mode] = renderer(mode)
-        from promptlint.tokenizers.render import Conversation
+        from promptlint.tokenizers.render import Conversation, packed
 
         try:
             rendered = self._renderers[mode](
@@ -133,8 +133,9 @@ class Tokens:
             raise Unreadable(str(error), "messages") from error
         except RecursionError as error:
             raise Unreadable("nested too deeply", "messages") from error
-        prompt, output = segments.packed(rendered.prompt), segments.packed(rendered.answer)
-        stored = prompt + output[:-4] if rendered.stored is None else segments.packed(rendered.stored)
+        prompt, output, stored = packed(rendered, segments)
+        if stored is None:
+            stored = prompt + output[:-4]
         return Rendering(prompt, output, stored, tuple(segments.marks(rendered.prompt)))
 
 

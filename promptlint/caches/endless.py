@@ -103,7 +103,10 @@ class EndlessCache:
 
     def _find(self, namespace: Hashable, tokens: bytes, end: int) -> tuple[_Path, int]:
         """The path along `tokens[:end]` as far as it is there, which is at least a root, and the bytes that agree."""
-        path = self._start(namespace, tokens, end)
+        if len(self._last) <= end and tokens.startswith(self._last) and namespace == self._namespace:
+            path = self._path  # no copy: it becomes the path of this run
+        else:
+            path = self._start(namespace, tokens, end)
         if not path:
             path = [(0, self._roots.setdefault(namespace, _Node(b"", stored=True, asked=True)))]
         return path, self._descend(path, tokens, end)
@@ -164,6 +167,8 @@ class EndlessCache:
 
 def _stored(path: _Path, at: int) -> int:
     """Bytes that are stored, of the `at` that agree with the path."""
+    if path[-1][1].stored:
+        return at
     for begin, node in reversed(path):
         if node.stored:
             return min(at, begin + len(node.run))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, Protocol
 
-from promptlint.tokenizers.segments import Run
+from promptlint.tokenizers.segments import Run, SegmentTokenizer
 
 __all__ = [
     "Conversation",
@@ -21,6 +21,7 @@ __all__ = [
     "compact",
     "content_text",
     "family",
+    "packed",
     "plain_tags",
     "renderer",
     "unmarked",
@@ -68,11 +69,14 @@ class Rendered:
 
     `prompt` ends with the generation prompt. `answer` continues it: the tokens that the model produced, its stop token included. `stored`
     replaces both, where what is cached afterwards is not the prompt plus the answer.
+
+    `head` is given where prompts of one transcript share their beginning: a list that only grows, with which `prompt` and `stored` begin up to their last run.
     """
 
     prompt: list[Run] = field(default_factory=list)
     answer: list[Run] = field(default_factory=list)
     stored: list[Run] | None = None
+    head: list[Run] | None = None
 
 
 class Renderer(Protocol):
@@ -118,34 +122,41 @@ class PlainTags:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Any, str]] = {}
-        self._before: tuple[Sequence[Any], list[str]] = ((), [])
+        self._tools: Any = None
+        self._system: Any = None
+        self._messages: tuple[Any, ...] = ()
+        self._head: list[Run] = []  # what these three are rendered to
 
     def __call__(self, conversation: Conversation) -> Rendered:
-        runs: list[Run] = []
-        if conversation.tools:
-            runs.append(self._once(conversation.tools, _listed))
-        if conversation.system is not None:
-            runs.append(_tagged({"role": "system", "content": conversation.system}))
-        once = self._once
-        runs += self._tagged_runs(conversation.messages)
-        stored = None
-        if conversation.answer is not None:
-            answer = conversation.answer
+        head = self._grown(conversation)
+        answer, stored = conversation.answer, None
+        if answer is not None:
+            said = type(answer) is dict or isinstance(answer, Mapping)
             stored = [
-                *runs,
-                once(answer, _tagged)
-                if type(answer) is dict or isinstance(answer, Mapping)
-                else _tagged({"role": "assistant", "content": answer}),
+                *head,
+                self._once(answer, _tagged) if said else _tagged({"role": "assistant", "content": answer}),
             ]
-        return Rendered([*runs, "<|assistant|>\n"], [], stored)
+        return Rendered([*head, "<|assistant|>\n"], [], stored, head)
 
-    def _tagged_runs(self, messages: Sequence[Any]) -> list[str]:
-        """The runs of messages; those that begin with the very messages of the call before continue its runs."""
-        before, runs = self._before
-        at = len(before) if len(before) <= len(messages) and all(map(is_, before, messages)) else 0
-        runs = [*runs[:at], *(self._once(message, _tagged) for message in messages[at:])]
-        self._before = (tuple(messages), runs)
-        return runs
+    def _grown(self, conversation: Conversation) -> list[Run]:
+        """The runs of tools, system text and messages: those of the call before and more, where it began with the very same objects; else a new list."""
+        tools, system, messages = conversation.tools, conversation.system, conversation.messages
+        at = len(self._messages)
+        if (
+            tools is not self._tools
+            or system is not self._system
+            or at > len(messages)
+            or not all(map(is_, self._messages, messages))
+        ):
+            self._head, at = [], 0
+            self._tools, self._system = tools, system
+            if tools:
+                self._head.append(self._once(tools, _listed))
+            if system is not None:
+                self._head.append(_tagged({"role": "system", "content": system}))
+        self._head += [self._once(message, _tagged) for message in messages[at:]]
+        self._messages = tuple(messages)
+        return self._head
 
     def _once(self, value: Any, write: Callable[[Any], str]) -> str:
         known = self._made.get(id(value))
@@ -156,6 +167,17 @@ class PlainTags:
         text = write(value)
         self._made[id(value)] = (value, text)
         return text
+
+
+def packed(rendered: Rendered, segments: SegmentTokenizer) -> tuple[bytes, bytes, bytes | None]:
+    """Packed ids of the prompt, of the answer behind it, and of what is stored in place of both where the rendering says that."""
+    head, stored = rendered.head, rendered.stored
+    answer = segments.packed(rendered.answer) if rendered.answer else b""
+    if head is None:
+        return segments.packed(rendered.prompt), answer, None if stored is None else segments.packed(stored)
+    upto = len(rendered.prompt) - 1
+    prompt = segments.continued(head, upto, rendered.prompt[-1])
+    return prompt, answer, None if stored is None else segments.continued(head, upto, stored[-1])
 
 
 def plain_tags(conversation: Conversation) -> Rendered:

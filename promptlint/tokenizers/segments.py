@@ -17,8 +17,7 @@ import re
 import zlib
 from array import array
 from collections.abc import Iterable
-from itertools import groupby
-from operator import is_
+from itertools import groupby, pairwise
 
 from promptlint.tokenizers import EMBEDDED, ID_BYTES, ID_TYPE, Tokenizer
 
@@ -29,6 +28,8 @@ _ABOVE = 1 << 30
 _CUT = re.compile(r"\n(?=[A-Za-z])|[A-Za-z](?= [A-Za-z])")
 _PIECE = 4096
 """Characters after which a cut is looked for: long enough that a call costs little beside its work, short enough to share."""
+_ENDS = 64
+"""Characters at either end by which a piece is known again."""
 
 
 class Special(str):
@@ -49,16 +50,26 @@ Run = str
 
 def pieces(text: str, size: int = _PIECE) -> list[str]:
     """The text cut at places where every embedded tokenizer splits too, in pieces of about `size` characters."""
-    found = []
+    return [text[start:end] for start, end in pairwise(_cuts(text, size))]
+
+
+def _cuts(text: str, size: int) -> list[int]:
+    """Where the pieces of a text begin, and its end."""
+    found = [0]
     start = 0
     while len(text) - start > size:
         match = _CUT.search(text, start + size)
         if match is None:
             break
-        found.append(text[start : match.end()])
         start = match.end()
-    found.append(text[start:])
+        found.append(start)
+    found.append(len(text))
     return found
+
+
+def _mark(text: str, start: int, end: int) -> int:
+    """What tells a piece from others before it is worth a copy: its length and both its ends. Pieces that it mistakes for one another are only cut in vain."""
+    return hash((end - start, text[start : start + _ENDS], text[end - _ENDS : end]))
 
 
 class SegmentTokenizer:
@@ -80,6 +91,7 @@ class SegmentTokenizer:
         self._specials: dict[str, bytes] = {}
         self._met: set[int] = set()
         self._head: list[Run] = []
+        self._upto = 0  # runs of it that `_head_ids` are the ids of
         self._head_ids = b""
 
     def text(self, text: str) -> bytes:
@@ -131,19 +143,20 @@ class SegmentTokenizer:
         if mark in met:
             again.add(text)
         met.add(mark)
-        parts = pieces(text)
-        marks = list(map(hash, parts))
+        cuts = list(pairwise(_cuts(text, _PIECE)))
+        marks = [_mark(text, start, end) for start, end in cuts]
         if met.isdisjoint(marks):
             met.update(marks)
             return [text]
         found: list[str] = []
-        for is_met, group in groupby(zip(parts, marks, strict=True), lambda pair: pair[1] in met):
-            stretch = [part for part, _ in group]
+        for is_met, group in groupby(zip(cuts, marks, strict=True), lambda pair: pair[1] in met):
+            stretch = [cut for cut, _ in group]
             if is_met:
-                kept += [part for part in stretch if part not in self._known]
-                found += stretch
+                parts = [text[start:end] for start, end in stretch]
+                kept += [part for part in parts if part not in self._known]
+                found += parts
             else:
-                found.append("".join(stretch))
+                found.append(text[stretch[0][0] : stretch[-1][1]])
         met.update(marks)
         return found
 
@@ -158,25 +171,21 @@ class SegmentTokenizer:
         return known
 
     def packed(self, runs: Iterable[Run]) -> bytes:
-        """Packed ids of the runs, one after the other. Runs that begin with the very objects of the call before continue its ids."""
-        runs = list(runs)
+        """Packed ids of the runs, one after the other."""
         known = self._known
-        parts = []
-        head = self._head
-        at = len(head) if len(head) <= len(runs) and all(map(is_, head, runs)) else 0
-        if at:
-            parts.append(self._head_ids)
-        last = len(runs) - 1
-        for index in range(at, len(runs)):
-            if (
-                index == last and index > at
-            ):  # the next call shares what is before the last run: here the generation prompt stands
-                self._head, self._head_ids = runs[:-1], b"".join(parts)
-                parts = [self._head_ids]
-            run = runs[index]
-            part = known.get(run) if type(run) is str else None
-            parts.append(self._run(run) if part is None else part)
-        return b"".join(parts)
+        return b"".join(
+            [part if type(run) is str and (part := known.get(run)) is not None else self._run(run) for run in runs]
+        )
+
+    def continued(self, head: list[Run], upto: int, last: Run) -> bytes:
+        """Packed ids of `head[:upto]` and one more run. A `head` that was met in the call before must not have changed but at its end: its ids are continued."""
+        if head is not self._head or upto < self._upto:
+            self._head, self._upto, self._head_ids = head, 0, b""
+        if upto > self._upto:
+            self._head_ids += self.packed(head[self._upto : upto])
+            self._upto = upto
+        part = self._known.get(last) if type(last) is str else None
+        return self._head_ids + (self._run(last) if part is None else part)
 
     def _run(self, run: Run) -> bytes:
         if type(run) is str:

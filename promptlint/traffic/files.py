@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
 from promptlint.errors import UserError
 
@@ -39,9 +39,8 @@ class Broken(Exception):
     """The stream cannot be read any further. The text is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line without its end. `data` is None where the line is longer than `MAX_LINE`."""
+class Line(NamedTuple):
+    """One line without its end. `data` is None where the line is longer than `MAX_LINE`. Made by the million: a tuple is made in a third of a dataclass's time."""
 
     number: int
     data: bytes | None

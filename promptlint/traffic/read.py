@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from promptlint.errors import UserError
 from promptlint.traffic import files
 from promptlint.traffic.files import MAX_LINE, Broken, Source
+from promptlint.traffic.parse import LineParser
 from promptlint.traffic.readers import by_name, file_formats, format_of
 from promptlint.traffic.readers.base import Format, Options
 from promptlint.traffic.record import Place, Record, Unreadable
@@ -61,6 +62,7 @@ class Traffic:
     formats: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
+    _parse: LineParser = field(default_factory=LineParser, repr=False, compare=False)
 
     def __iter__(self) -> Iterator[Record]:
         self.paths = list(self.paths)
@@ -139,8 +141,7 @@ class Traffic:
         if not data or data.isspace():
             return ()
         try:
-            # An object is UTF-8: no need to find out, as for other bytes.
-            value = json.loads(str(data, "utf-8", "surrogatepass") if data[:1] == b"{" else data)
+            value = self._parse(data)
         except (ValueError, RecursionError) as error:
             if _looks_like_json(data.lstrip()):
                 self.problem(place, _json_reason(error))

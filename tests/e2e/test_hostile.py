@@ -56,7 +56,7 @@ def test_nothing_of_the_project_is_executed_written_or_connected(tmp_path):
     project, beside = tmp_path / "project", tmp_path / "beside"
     beside.mkdir()
     bait = f"import pathlib\npathlib.Path({str(beside / 'executed')!r}).write_text(__name__)\n"
-    modules = "yaml jinja2 click libcst numpy tiktoken pathspec quicktok sitecustomize usercustomize conftest setup tomllib json_ app"
+    modules = "yaml jinja2 click libcst numpy msgspec tiktoken pathspec quicktok sitecustomize usercustomize conftest setup tomllib json_ app"
     for name in modules.split():
         put(project, f"{name}.py", bait)
     put(project, "click/__init__.py", bait)

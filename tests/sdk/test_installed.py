@@ -24,7 +24,7 @@ import pytest
 
 from promptlint.catalog import rules_root
 
-pytestmark = pytest.mark.sdk
+pytestmark = [pytest.mark.sdk, pytest.mark.filterwarnings("ignore")]  # the packages warn for themselves
 
 FILES = sorted(path for path in (rules_root() / "sdk").glob("*.toml") if path.stem != "generic")
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or it asks the network for prices when it is imported

@@ -23,6 +23,7 @@ HEAVY = {
     "tiktoken",
     "quicktok",
     "numpy",
+    "msgspec",
     "pathspec",
     "promptlint.catalog",
     "promptlint.ir",

@@ -122,3 +122,24 @@ def test_special_token_outside_the_vocabulary_is_one_id_above_it():
 def test_half_a_surrogate_pair_is_counted_like_a_replacement_character():
     tokenizer = get("o200k_base")
     assert list(tokenizer.encode("a\ud83d")) == list(tokenizer.encode("a\ufffd"))
+
+
+def test_a_head_that_grows_is_continued_and_another_one_is_not_mistaken_for_it():
+    tokenizer = get("cl100k_base")
+    segments = SegmentTokenizer(tokenizer)
+    head, runs = [], [f"turn {number} of them\n" for number in range(6)]
+    ids = [b"".join(tokenizer.packed([*runs[:upto], "end"])) for upto in range(6)]
+    for upto in (1, 1, 3, 2, 5):  # also back, to one that was shorter
+        head += runs[len(head) : upto]
+        assert segments.continued(head, upto, "end") == ids[upto]
+    other = ["another", *runs[1:]]
+    assert segments.continued(other, 5, "end") == b"".join(tokenizer.packed([*other[:5], "end"]))
+    assert segments.continued(head, 0, Special("<|no such token|>")) == segments.special("<|no such token|>")
+
+
+def test_pieces_that_only_look_alike_are_exact():
+    tokenizer = get("o200k_base")
+    segments = SegmentTokenizer(tokenizer)
+    for number in range(4):  # the same length, and the same at both ends of every piece
+        text = (" word" * 200 + f" {number} " + " word" * 800) * 3
+        assert segments.ids([text]) == list(tokenizer.encode(text))

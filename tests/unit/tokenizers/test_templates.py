@@ -186,3 +186,25 @@ def test_contents():
 def test_unknown_tokenizers_are_refused():
     with pytest.raises(UserError, match="unknown tokenizer"):
         get("nonsense")
+
+
+def test_plain_tags_of_a_transcript_are_those_of_each_of_its_requests():
+    """What is carried from request to request never shows: other messages, tools or system texts begin anew, and so do messages that only look alike."""
+    one = renderer("plain-tags")
+    alike = [{"role": "user", "content": True}, {"role": "user", "content": 1}]
+    tools = [{"type": "function", "function": {"name": "other"}}]
+    conversations = [
+        *(Conversation(TALK[:upto], TOOLS, answer=TALK[upto]) for upto in (1, 2, 4)),
+        Conversation(TALK[:2], TOOLS),
+        Conversation(TALK[:5], tools, answer="Yes."),
+        Conversation(TALK[:5], tools, system="Be brief."),
+        *(Conversation(alike[:1] + alike[upto:], answer=SHORT[1]) for upto in (1, 2)),
+        Conversation(alike[1:]),
+    ]
+    for conversation in conversations:
+        found, alone = one(conversation), plain_tags(conversation)
+        assert (found.prompt, found.stored) == (alone.prompt, alone.stored)
+        assert found.head is not None
+        upto = len(found.prompt) - 1
+        assert found.head[:upto] == found.prompt[:-1]
+        assert found.stored is None or found.stored[:-1] == found.head[:upto]
