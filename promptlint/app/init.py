@@ -203,7 +203,7 @@ def _others(text: str) -> object:
     """All of a pyproject.toml but our table. Raises UserError when it is no TOML."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"pyproject.toml: not valid TOML: {error}") from error
     tool = dict(data.get("tool", {}))
     tool.pop("promptlint", None)

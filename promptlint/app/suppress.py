@@ -8,14 +8,15 @@ in a string that looks like one is none. A file without the word `promptlint:` c
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from promptlint.frontends.python.literals import strings_and_comments
+from promptlint.frontends.python.newer_syntax import parse_newer
 from promptlint.source import SourceFile, Span
 
 __all__ = ["Suppression", "read_suppressions"]
@@ -63,17 +64,20 @@ def _parse(comment: str) -> tuple[tuple[str, ...], str] | None:
 
 
 def _python(source: SourceFile) -> Iterator[Suppression]:
-    comments = [(line, column, text) for line, column, text in _comments(source.text) if _MARK in text]
-    if not comments:
+    text = source.text
+    comments = [(start, text[start:end]) for start, end in strings_and_comments(text) if text.startswith("#", start)]
+    comments = [(start, comment) for start, comment in comments if _MARK in comment]
+    tree = _tree(text) if comments else None
+    if tree is None:
         return
-    statements = _statements(source.text)
-    for line, column, text in comments:
-        parsed = _parse(text)
+    statements = _statements(tree)
+    for start, comment in comments:
+        parsed = _parse(comment)
         if parsed is None:
             continue
-        span = Span(source.path, line, column + 1, line, column + 1 + len(text))
-        alone = not source.line_text(line)[:column].strip()
-        yield Suppression(span, *parsed, tuple(_covered(statements, line, alone=alone)))
+        span = source.span(start, start + len(comment))
+        alone = not source.line_text(span.line)[: span.column - 1].strip()
+        yield Suppression(span, *parsed, tuple(_covered(statements, span.line, alone=alone)))
 
 
 def _covered(statements: Sequence[tuple[int, int]], line: int, *, alone: bool) -> Iterator[tuple[int, int]]:
@@ -84,41 +88,20 @@ def _covered(statements: Sequence[tuple[int, int]], line: int, *, alone: bool) -
             yield first, last
 
 
-def _comments(text: str) -> list[tuple[int, int, str]]:
-    """(line, 0-based column, text) of each comment."""
+def _tree(text: str) -> ast.Module | None:
+    """The program, also in newer syntax than the running Python's; None when it is none."""
     try:
-        return [
-            (*token.start, token.string)
-            for token in tokenize.generate_tokens(io.StringIO(text).readline)
-            if token.type == tokenize.COMMENT
-        ]
-    except (tokenize.TokenError, SyntaxError):
-        return _newer_comments(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except SyntaxError:
+        return parse_newer(text)
+    except (ValueError, RecursionError, MemoryError):
+        return None
 
 
-def _newer_comments(text: str) -> list[tuple[int, int, str]]:
-    """The same through libcst, which reads newer syntax than the running Python; none when it refuses too."""
-    import libcst as cst
-    from libcst.metadata import MetadataWrapper, PositionProvider
-
-    try:
-        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    except Exception:  # noqa: BLE001  # libcst raises several kinds; a file that nothing reads is reported by the front end
-        return []
-    places = wrapper.resolve(PositionProvider)
-    return sorted(
-        (place.start.line, place.start.column, node.value)
-        for node, place in places.items()
-        if isinstance(node, cst.Comment)
-    )
-
-
-def _statements(text: str) -> list[tuple[int, int]]:
+def _statements(tree: ast.Module) -> list[tuple[int, int]]:
     """First and last line of each simple statement, and of each compound statement's head."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _newer_statements(text)
     rows = []
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt):
@@ -127,21 +110,6 @@ def _statements(text: str) -> list[tuple[int, int]]:
             if isinstance(body, list) and body:
                 last = max(node.lineno, body[0].lineno - 1)
             rows.append((node.lineno, last))
-    return rows
-
-
-def _newer_statements(text: str) -> list[tuple[int, int]]:
-    import libcst as cst
-    from libcst.metadata import MetadataWrapper, PositionProvider
-
-    try:
-        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    except Exception:  # noqa: BLE001  # as above
-        return []
-    rows = []
-    for node, place in wrapper.resolve(PositionProvider).items():
-        if isinstance(node, cst.SimpleStatementLine):
-            rows.append((place.start.line, place.end.line))
     return rows
 
 

@@ -81,7 +81,7 @@ def parse_page(path: Path, text: str) -> Rule:
     end = next(index for index, line in enumerate(lines) if index and line.strip() == _FENCE)
     try:
         data = tomllib.loads("\n".join(lines[1:end]))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: front matter is not valid TOML: {error}") from error
     missing = [key for key in _REQUIRED if not isinstance(data.get(key), str)]
     unknown = sorted(set(data) - {*_REQUIRED, *_OPTIONAL})

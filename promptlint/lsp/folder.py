@@ -12,6 +12,7 @@ from typing import Any
 from promptlint.app.discovery import JINJA_SUFFIXES, PROMPT_SUFFIXES, project_root
 from promptlint.app.live import Live, Look
 from promptlint.config import Settings
+from promptlint.frontends.python.newer_syntax import parse_newer
 
 __all__ = ["CONFIGURATION", "Document", "Folder", "Seen", "root_of"]
 
@@ -151,12 +152,5 @@ def _parses(text: str, *, newer: bool) -> bool:
             warnings.simplefilter("ignore")
             ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        if not newer:
-            return False
-        import libcst
-
-        try:
-            libcst.parse_module(text)
-        except Exception:  # noqa: BLE001  # libcst raises several kinds
-            return False
+        return newer and parse_newer(text) is not None
     return True

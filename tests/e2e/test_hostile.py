@@ -268,6 +268,16 @@ def test_data_files_that_unfold(tmp_path):
     report_of(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["promptlint.toml", "extra/providers/own.toml"])
+def test_settings_that_nest_without_end_are_an_error_of_one_line(tmp_path, name):
+    put(tmp_path, "promptlint.toml", 'extra-rules = ["extra"]\n')
+    put(tmp_path, name, "x = " + "[" * 20_000 + "\n")
+    done = run(tmp_path, "providers")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "not valid TOML" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "cookie", ["utf-7", "rot13", "zlib_codec", "punycode", "undefined", "idna", "no-such", "raw_unicode_escape"]
 )

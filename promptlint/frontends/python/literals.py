@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from promptlint.source import SourceFile, TextMap
 
-__all__ = ["Literal", "Slot", "scan", "string_end"]
+__all__ = ["Literal", "Slot", "scan", "string_end", "strings_and_comments"]
 
 _OPENING = re.compile(r"([rRbBuUfFtT]{0,2})('''|\"\"\"|'|\")")
+_STRING_OR_COMMENT = re.compile(r"(?:(?<!\w)[rRbBuUfFtT]{1,2})?(?:'''|\"\"\"|'|\")|#")
+_LINE_END = re.compile(r"[\r\n]")
 _BETWEEN = re.compile(r"(?:[\s()]|\\\r?\n|#[^\r\n]*)+")
 _ESCAPE = re.compile(r"\\(?:N\{[^}]*\}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|\r\n|[\s\S])|\r\n?")
 _BRACES = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
@@ -52,8 +55,28 @@ def string_end(text: str, start: int) -> int | None:
         return None
     try:
         return _token(SourceFile("", text), opening, len(text), [])
-    except (_Refused, ValueError):
+    except (_Refused, ValueError, RecursionError):
         return None
+
+
+def strings_and_comments(text: str) -> Iterator[tuple[int, int]]:
+    """First offset of each string token (with its prefix) and comment of a program, and the offset behind it; up to a string that does not end.
+
+    The standard library's `tokenize` would know them too. From Python 3.12 on it reads with C code that ends the process, or raises SystemError, on some
+    texts that are no programs, and it refuses syntax that is newer than itself.
+    """
+    at = 0
+    while (opening := _STRING_OR_COMMENT.search(text, at)) is not None:
+        start = opening.start()
+        if opening.group() == "#":
+            line_end = _LINE_END.search(text, start)
+            at = line_end.start() if line_end else len(text)
+        else:
+            end = string_end(text, start)
+            if end is None:
+                return
+            at = end
+        yield start, at
 
 
 class _Refused(Exception):

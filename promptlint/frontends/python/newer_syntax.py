@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 
-from promptlint.frontends.python.literals import string_end
+from promptlint.frontends.python.literals import strings_and_comments
 
 __all__ = ["parse_newer"]
 
-_OPENING = re.compile(r"(?<![A-Za-z0-9_])([rRbBuUfFtT]{0,2})('''|\"\"\"|'|\")|#")
 _ASCII = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x7f]")  # other characters stay, or columns in bytes would shift
 _PARAMETERS = re.compile(r"^([ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+\w+)[ \t]*\[", re.MULTILINE)
 _ALIAS = re.compile(r"^([ \t]*)type([ \t]+\w+[ \t]*)(\[|=)", re.MULTILINE)
 _EXCEPT = re.compile(r"^[ \t]*except[ \t]+[\w.]+([ \t]*,[^:()\n]+):", re.MULTILINE)
+_BRACKET = re.compile(r"[][(){}]")
+MAX_BRACKETS = 200  # nested ones; CPython's own limit
 
 
 # Strings in slots of strings, deeper than anybody writes them: libcst takes twice as long for each level.
@@ -27,7 +29,7 @@ _DEEP = re.compile(r"(?:[fFtT][rR]?[\"'][^\"'{}\n]{0,40}\{\s{0,9}){12}")
 
 def parse_newer(text: str) -> ast.Module | None:
     """The tree of a file in newer syntax; None when libcst refuses it too, or when it holds a construct that has no older shape."""
-    if _DEEP.search(text):
+    if _DEEP.search(text) or _nested_too_deeply(text):
         return None
     shown = _without_formatted(text)
     masked = _masked(shown)
@@ -53,27 +55,37 @@ def _is_python(text: str) -> bool:
     return True
 
 
+def _nested_too_deeply(text: str) -> bool:
+    """Whether an f-string holds more nested brackets than Python allows outside of them: libcst has no limit, and would exhaust the stack."""
+    for start, end in strings_and_comments(text):
+        token = text[start:end]
+        depth = 0
+        for bracket in _BRACKET.finditer(token) if _is_formatted(token) else ():
+            depth = max(depth + (1 if bracket.group() in "([{" else -1), 0)
+            if depth > MAX_BRACKETS:
+                return True
+    return False
+
+
 def _without_formatted(text: str) -> str:
     """The text with each f-string or template string as a plain literal of the same extent."""
+    return _replaced(text, lambda token: _plain(token) if _is_formatted(token) else token)
+
+
+def _replaced(text: str, new: Callable[[str], str]) -> str:
+    """The text with another one in place of each string and comment."""
     pieces: list[str] = []
     at = 0
-    while (match := _OPENING.search(text, at)) is not None:
-        if match.group() == "#":
-            end = text.find("\n", match.end())
-            end = len(text) if end < 0 else end
-        else:
-            found = string_end(text, match.start())
-            if found is None:
-                break
-            end = found
-        prefix = (match.group(1) or "").lower()
-        if "f" in prefix or "t" in prefix:
-            pieces += [text[at : match.start()], _plain(text[match.start() : end])]
-        else:
-            pieces.append(text[at:end])
+    for start, end in strings_and_comments(text):
+        pieces += [text[at:start], new(text[start:end])]
         at = end
     pieces.append(text[at:])
     return "".join(pieces)
+
+
+def _is_formatted(token: str) -> bool:
+    """Whether a string token, or a comment, is an f-string or a template string."""
+    return bool({"f", "t"} & set(re.split("['\"#]", token, maxsplit=1)[0].lower()))
 
 
 def _plain(literal: str) -> str:
@@ -89,21 +101,7 @@ def _plain(literal: str) -> str:
 
 def _masked(text: str) -> str:
     """The text with strings and comments blanked, so that a pattern finds code only."""
-    pieces: list[str] = []
-    at = 0
-    while (match := _OPENING.search(text, at)) is not None:
-        if match.group() == "#":
-            end = text.find("\n", match.end())
-            end = len(text) if end < 0 else end
-        else:
-            found = string_end(text, match.start())
-            if found is None:
-                break
-            end = found
-        pieces += [text[at : match.start()], re.sub(r"[^\n\r]", "~", text[match.start() : end])]
-        at = end
-    pieces.append(text[at:])
-    return "".join(pieces)
+    return _replaced(text, lambda token: re.sub(r"[^\n\r]", "~", token))
 
 
 def _blank(text: str, start: int, end: int) -> str:

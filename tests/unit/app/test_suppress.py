@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
+
 from promptlint.app.suppress import read_suppressions
 from promptlint.source import SourceFile
 
@@ -80,6 +82,18 @@ def test_newer_syntax_than_the_running_python():
     (note,) = read("a.py", text)
     assert note.allows(6)
     assert not note.allows(1)
+
+
+def test_a_string_right_behind_a_word_is_none_either():
+    assert read("a.py", 'def f():\n    return"# promptlint: allow[a] r"\n') == []
+    (note,) = read("a.py", 'x = 1 or"# it\'s" # promptlint: allow[a] r\n')
+    assert note.span.column == 18
+
+
+@pytest.mark.parametrize("text", ["# promptlint: allow[a]\0 r\nx = 1\n", "# promptlint: allow[a] r\n" + '{"a":' * 2500, "type X = int\n# promptlint: allow[a] r\ny = f'{" + "(" * 5000 + "x" + ")" * 5000 + "}'\n"])  # fmt: skip
+def test_what_ends_the_process_in_other_readers_has_none(text):
+    # The tokenizer of Python 3.12 and 3.13 raises SystemError at a NUL in a comment; libcst exhausts the stack.
+    assert read("a.py", text) == []
 
 
 def test_unreadable_python_has_none():
