@@ -13,7 +13,7 @@ that arrive at random over the day. Requests of one session or turn follow each 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -34,7 +34,7 @@ _HEAD = frozenset({BlockKind.TOOLS, BlockKind.SCHEMA, BlockKind.SYSTEM})
 class Cost:
     """What a value that stands too early costs.
 
-    `behind`: tokens after it that live longer. `lost`: of them, expected tokens a request that are computed again because of values that
+    `behind`: tokens after it that live longer, `fixed` of them fixed text and `history` a conversation that grows. `lost`: of them, expected tokens a request that are computed again because of values that
     change as often as this one. `if_fixed`: the hit rate when this value, and every one that changes at least as often and is known with
     medium confidence or more, stands behind what lives longer. The hit rates follow the provider's terms; `lost` does not, because the same code
     often runs against a server of one's own.
@@ -44,6 +44,17 @@ class Cost:
     lost: float
     now: float
     if_fixed: float
+    fixed: int = 0
+    history: int = 0
+
+    def told(self) -> str:
+        """What is behind, in words: fixed text is counted, everything else is an expected size."""
+        parts = [f"{self.fixed} tokens of fixed text"] if self.fixed else []
+        if values := self.behind - self.fixed - self.history:
+            parts.append(f"about {values} of values that change less often")
+        if self.history:
+            parts.append(f"a conversation of about {self.history}")
+        return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 @cache
@@ -152,28 +163,43 @@ def _behind_history(item: Item) -> Volatility:
     return max(Volatility.TURN, volatility)
 
 
-def tokens_behind(rendered: Rendered, item: Item, volatility: Volatility) -> int:
-    """Tokens rendered after the item that live longer than `volatility`: fixed text, stable holes, append-only history."""
-    return sum(other.tokens for other in rendered.after(item) if other.own_seen_from(item) < volatility)
+def tokens_behind(rendered: Rendered, item: Item, volatility: Volatility, *, movable: bool = False) -> int:
+    """Tokens rendered after the item that live longer than `volatility`: fixed text, stable holes, append-only history.
+
+    `movable`: of them, what would be reused if the item stood last. That is neither the conversation, which belongs to the item's own request, nor what
+    follows it, nor the words between the elements of a list that the item is one of.
+    """
+    after = _movable(rendered, item, volatility) if movable else rendered.after(item)
+    return sum(other.tokens for other in after if other.own_seen_from(item) < volatility)
 
 
-def cost_of(rendered: Rendered, item: Item, volatility: Volatility) -> Cost:
-    """What it costs that a value of this volatility stands at the item's place."""
+def _movable(rendered: Rendered, item: Item, volatility: Volatility) -> Iterator[Item]:
+    for other in rendered.after(item):
+        if other.is_conversation or (other.is_reply and other.own_seen_from(item) >= volatility):
+            return
+        if not other.append and (other.over is None or other.over is not item.over):
+            yield other
+
+
+def cost_of(rendered: Rendered, item: Item, volatility: Volatility, *, movable: bool = False) -> Cost:
+    """What it costs that a value of this volatility stands at the item's place; `movable` as for `tokens_behind`."""
     profile = rendered.assumptions.profile
     base = Volatility.STATIC
     for other in rendered.before(item):
         base = _raised(base, other, other.own_seen_from(item), volatility)
-    behind = 0
+    behind = fixed = history = 0
     lost = 0.0
-    for other in rendered.after(item):
+    for other in _movable(rendered, item, volatility) if movable else rendered.after(item):
         own = other.own_seen_from(item)
         if own < volatility:
             base = max(base, own)
             behind += other.tokens
+            fixed += other.tokens if other.is_text else 0
+            history += other.tokens if other.append else 0
             lost += other.tokens * (credit(other, base, profile) - credit(other, max(base, volatility), profile))
             base = _raised(base, other, own, volatility)
     now, if_fixed = _rates(rendered, item, volatility)
-    return Cost(behind, max(0.0, lost), now, if_fixed)
+    return Cost(behind, max(0.0, lost), now, if_fixed, fixed, history)
 
 
 def _rates(rendered: Rendered, item: Item, volatility: Volatility) -> tuple[float, float]:

@@ -42,6 +42,8 @@ __all__ = ["Item", "Rendered", "render"]
 MEDIA_TOKENS = 800
 """Expected size of an image whose provider formula is unknown: a 1024 x 1024 picture is 765 tokens by OpenAI's tile formula (2026-11)."""
 
+_REPLIES = frozenset({"assistant", "tool"})
+
 _Arms = tuple[tuple[int, int], ...]
 
 
@@ -92,6 +94,16 @@ class Item:
         return isinstance(self.node, Text)
 
     @property
+    def is_reply(self) -> bool:
+        """Whether it stands in a message that a model or a tool wrote."""
+        return self.block is not None and self.block.role in _REPLIES
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether it is an append-only history of messages, not one that is printed in the middle of a text."""
+        return self.append and not (self.block and any(isinstance(each, Text) for each in self.block.segments))
+
+    @property
     def confidence(self) -> Confidence:
         """How sure we are that the part changes; text and media are certain."""
         return self.node.confidence if isinstance(self.node, Hole | Guard) else Confidence.HIGH
@@ -135,6 +147,13 @@ class Rendered:
         if "history" not in self.memo:
             self.memo["history"] = next((each.index for each in self.items if each.append), len(self.items))
         first: int = self.memo["history"]
+        return first < item.index
+
+    def talks_before(self, item: Item) -> bool:
+        """Whether messages of a conversation stand ahead of the item's own: nothing in a later message can move ahead of them."""
+        if "talk" not in self.memo:
+            self.memo["talk"] = next((each.index for each in self.items if each.is_conversation), len(self.items))
+        first: int = self.memo["talk"]
         return first < item.index
 
     def after(self, item: Item) -> Iterable[Item]:

@@ -58,6 +58,9 @@ class Names:
     rows: dict[str, tuple[NameFact, ...]]
     unknown: NameFact
     values: dict[str, NameFact] = field(default_factory=dict)
+    holders: dict[str, NameFact] = field(
+        default_factory=dict
+    )  # last word of an object's name -> what all its plain attributes are
 
     def fact(self, name: str) -> NameFact:
         """What `name` says; the row `unknown` (volatility request, low confidence) when it says nothing."""
@@ -72,6 +75,14 @@ class Names:
                     best, best_rank = row, rank
         return best
 
+    def held(self, expression: str) -> NameFact | None:
+        """What the object says whose attribute is spelled (`self.settings.task` is an attribute of settings); None when it says nothing."""
+        parts = expression.rsplit(".", 2)
+        if len(parts) < 2 or not parts[-1].isidentifier() or not parts[-2].isidentifier():
+            return None
+        owner = words(parts[-2])
+        return self.holders.get(owner[-1]) if owner else None
+
 
 def _at(word: str) -> str:
     if word not in {"any", "first", "last", "only"}:
@@ -84,17 +95,19 @@ def load_names(extra: tuple[Path, ...] = ()) -> Names:
     """rules/names.toml and the user's own. Raises UserError for a row that does not fit."""
     rows: dict[str, tuple[NameFact, ...]] = {}
     values: dict[str, NameFact] = {}
+    holders: dict[str, NameFact] = {}
     for root in (rules_root(), *extra):
         path = root / "names.toml"
         if not path.is_file():
             continue
         data = load_toml(path)
-        for row in data.get("value", ()):
-            try:
-                fact = NameFact((), row["origin"], volatility(row["volatility"], path), None, Confidence.MEDIUM)
-                values.update(dict.fromkeys(row["values"], fact))
-            except (KeyError, ValueError, TypeError) as error:
-                raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
+        for table, key, known in (("value", "values", values), ("holder", "words", holders)):
+            for row in data.get(table, ()):
+                try:
+                    fact = NameFact((), row["origin"], volatility(row["volatility"], path), None, Confidence.MEDIUM)
+                    known.update(dict.fromkeys(row[key], fact))
+                except (KeyError, ValueError, TypeError) as error:
+                    raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
         for row in data.get("name", ()):
             try:
                 for spelling in row["words"]:
@@ -111,4 +124,4 @@ def load_names(extra: tuple[Path, ...] = ()) -> Names:
                     rows[fact.words[0]] = (*rows.get(fact.words[0], ()), fact)
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
-    return Names(rows, NameFact((), "unknown", Volatility.REQUEST, None, Confidence.LOW), values)
+    return Names(rows, NameFact((), "unknown", Volatility.REQUEST, None, Confidence.LOW), values, holders)

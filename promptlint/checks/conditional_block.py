@@ -46,7 +46,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                     rule,
                     context,
                     guard.span,
-                    f"text depends on `{short(guard.expression)}`, ahead of {cost.behind} tokens that live longer",
+                    f"text depends on `{short(guard.expression)}`, ahead of {cost.told()}",
                     confidence=guard.confidence,
                     cost=cost,
                     site=site,

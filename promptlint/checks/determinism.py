@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from promptlint.analysis import CallSite, Item, cost_of, tokens_behind
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
-from promptlint.checks.volatile_in_prefix import origins_of
-from promptlint.ir import Hole, Origin, Volatility
+from promptlint.checks.volatile_in_prefix import STRONG, origins_of
+from promptlint.ir import Confidence, Hole, Origin, Volatility
 from promptlint.source import Span
 
 __all__ = ["Params", "check"]
@@ -56,6 +56,9 @@ def _raise(
 ) -> Raised | None:
     # An order that differs between processes also loses the session's history whenever another process answers the next turn.
     behind = tokens_behind(site.rendered, item, max(origin.volatility, Volatility.TURN))
+    if _is_new_anyway(hole):
+        # Another order of what is new in each request costs the conversation that repeats it, and no text that is shared by requests.
+        behind = sum(other.tokens for other in site.rendered.after(item) if other.append)
     itself = _own_tokens(site, item) if params.counts_itself else 0
     if item.over is not None:
         # Within the turns of a conversation the later turns follow.
@@ -82,6 +85,14 @@ def _raise(
             trace=[*origin.steps, *hole.steps],
         ),
         subject=(site.id, item.index, origin.kind),
+    )
+
+
+def _is_new_anyway(hole: Hole) -> bool:
+    """Whether the parts themselves, not only their order, are those of one request."""
+    return any(
+        each.kind not in STRONG and each.volatility >= Volatility.TURN and each.confidence >= Confidence.MEDIUM
+        for each in hole.origins
     )
 
 

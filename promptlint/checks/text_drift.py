@@ -19,11 +19,13 @@ __all__ = ["Params", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`min_similarity`: share of equal words from which two texts count as the same block, 0 to 1. Texts behind more than `max_head` fixed
+    """`min_tokens_behind`: how long a text must be to be looked at, in tokens; `min_tokens_apart`: how much of it is lost at least.
+    `min_similarity`: share of equal words from which two texts count as the same block, 0 to 1. Texts behind more than `max_head` fixed
     tokens could not be shared anyway.
     """
 
     min_tokens_behind: int = 64
+    min_tokens_apart: int = 32
     min_similarity: float = 0.97
     max_head: int = 16
 
@@ -49,7 +51,9 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             for earlier in numbers[:position]:
                 if earlier != later and _same(leading[earlier][2], leading[later][2], params):
                     done.add(later)
-                    yield _raise(context, rule, leading[earlier], leading[later])
+                    lost = _not_shared(leading[earlier][1], leading[later][1])
+                    if lost >= params.min_tokens_apart:
+                        yield _raise(context, rule, leading[earlier], leading[later], lost)
                     break
 
 
@@ -70,19 +74,24 @@ def _same(one: tuple[str, ...], other: tuple[str, ...], params: Params) -> bool:
     return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio() >= params.min_similarity
 
 
+def _not_shared(earlier: Unit, unit: Unit) -> int:
+    """Tokens of the later text behind the first character that differs."""
+    at = next(
+        (index for index, pair in enumerate(zip(earlier.key, unit.key, strict=False)) if pair[0] != pair[1]),
+        min(len(earlier.key), len(unit.key)),
+    )
+    return round(unit.tokens * (1 - at / max(len(unit.key), 1)))
+
+
 def _raise(
     context: Context,
     rule: Rule,
     one: tuple[CallSite, Unit, tuple[str, ...]],
     other: tuple[CallSite, Unit, tuple[str, ...]],
+    behind: int,
 ) -> Raised:
     (earlier_site, earlier, earlier_words), (site, unit, words) = one, other
     only_space = earlier_words == words
-    at = next(
-        (index for index, pair in enumerate(zip(earlier.key, unit.key, strict=False)) if pair[0] != pair[1]),
-        min(len(earlier.key), len(unit.key)),
-    )
-    behind = round(unit.tokens * (1 - at / max(len(unit.key), 1)))
     how = "other whitespace" if only_space else "slightly other words"
     return Raised(
         finding(

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from promptlint.analysis import CallSite, Item, cost_of
+from promptlint.catalog.names import load_names
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
 from promptlint.checks.volatile_in_prefix import STRONG, origins_of
-from promptlint.ir import BlockKind, Guard, Hole, Step, Volatility
+from promptlint.ir import BlockKind, Confidence, Guard, Hole, Step, Volatility
 from promptlint.source import Span
 
 __all__ = ["Params", "check"]
@@ -34,17 +35,30 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 following = items[item.index + 1] if item.index + 1 < len(items) else item
                 if following.kind is BlockKind.TOOLS and node.volatility >= least:
                     yield from _raise(context, rule, params, site=site, item=item, node=node)
-            elif isinstance(node, Hole) and item.over is None and _is_tools(item, node, least):
-                yield from _raise(context, rule, params, site=site, item=item, node=node)
+            elif isinstance(node, Hole) and item.over is None:
+                sure = _surest(item, node, least)
+                if sure is not None:
+                    yield from _raise(context, rule, params, site=site, item=item, node=node, sure=sure)
 
 
-def _is_tools(item: Item, hole: Hole, least: Volatility) -> bool:
+def _surest(item: Item, hole: Hole, least: Volatility) -> Confidence | None:
+    """How sure it is that a part of a tool list changes; None where nothing says so."""
     origins = [origin for origin in origins_of(hole) if origin.kind not in STRONG and origin.volatility >= least]
-    return any(origin.kind == "tools" or item.kind is BlockKind.TOOLS for origin in origins)
+    origins = [origin for origin in origins if origin.kind == "tools" or item.kind is BlockKind.TOOLS]
+    if origins and load_names().fact(hole.expression).origin == "tools":
+        return hole.confidence  # called tools, and chosen by a value of the request
+    return max((origin.confidence for origin in origins), default=None)
 
 
 def _raise(
-    context: Context, rule: Rule, params: Params, *, site: CallSite, item: Item, node: Hole | Guard
+    context: Context,
+    rule: Rule,
+    params: Params,
+    *,
+    site: CallSite,
+    item: Item,
+    node: Hole | Guard,
+    sure: Confidence = Confidence.HIGH,
 ) -> Iterator[Raised]:
     cost = cost_of(site.rendered, item, node.volatility)
     if cost.behind < params.min_tokens_behind:
@@ -55,8 +69,8 @@ def _raise(
             rule,
             context,
             place,
-            f"tools `{short(node.expression)}` differ between requests, ahead of {cost.behind} tokens that live longer",
-            confidence=node.confidence,
+            f"tools `{short(node.expression)}` differ between requests, ahead of {cost.told()}",
+            confidence=min(node.confidence, sure),
             cost=cost,
             site=site,
             expression=node.expression,

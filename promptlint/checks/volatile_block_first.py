@@ -22,7 +22,7 @@ class Params:
     """
 
     min_tokens_behind: int = 32
-    min_tokens_in_later_block: int = 100
+    min_tokens_in_later_block: int = 300
 
 
 def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:

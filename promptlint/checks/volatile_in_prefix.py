@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from promptlint.analysis import CallSite, Item, cost_of, tokens_behind
+from promptlint.analysis import CallSite, Cost, Item, cost_of, tokens_behind
 from promptlint.analysis.place import expression_at, primary_location
 from promptlint.catalog.names import load_names
 from promptlint.catalog.rules import Rule
@@ -30,6 +30,9 @@ NEWEST_MESSAGE_FACTOR = 3
 _OF_A_CLASS = re.compile(r"(?:cls|[A-Z][a-z]\w*)(?:\.\w+)+(?:\(['\"\w]*\))?")
 """An attribute of a class, or what a method of a class says of it."""
 
+_ENTRY = re.compile(r"""\[["']([A-Za-z_]\w*)["']\]""")
+"""An entry of a record: `record["name"]` says what `record.name` says."""
+
 _RECORD = re.compile(r"[A-Za-z_]\w*")
 _PASSAGES = frozenset({"context", "document"})
 _WHOLE_TEXT = frozenset({"text", "content", "contents", "body", "value", "data", "raw"})
@@ -47,6 +50,7 @@ class Params:
     `sources_computed`: kinds that count where the value is the result of a call, not a name that may stay the same for a whole run. `at_import`,
     `in_template`: "any", "only" or "never". `growing_system`: "only" for values in the system message of a growing conversation.
     `fixed_only`: `min_tokens_behind` must be met by fixed text and values fixed at start-up alone; history and stable holes still count for the cost.
+    `own_conversation`: the value stays the same for the conversation behind it, which therefore does not count.
     """
 
     sources: tuple[str, ...]
@@ -54,6 +58,7 @@ class Params:
     sources_computed: tuple[str, ...] = ()
     min_tokens_behind: int = 32
     fixed_only: bool = False
+    own_conversation: bool = False
     at_import: str = "never"
     in_template: str = "any"
     growing_system: str = "any"
@@ -151,7 +156,7 @@ def _is_called_setting(hole: Hole, origin: Origin) -> bool:
     """
     if origin.confidence > Confidence.MEDIUM:
         return False
-    name = hole.expression.strip("{} ")
+    name = _ENTRY.sub(r".\1", hole.expression.strip("{} "))
     if _OF_A_CLASS.fullmatch(name):
         return True
     fact = load_names().fact(name)
@@ -258,9 +263,12 @@ def _raise(
 ) -> Iterator[Raised]:
     limit = Volatility.DAY if params.fixed_only else origin.volatility
     needed = params.min_tokens_behind * (NEWEST_MESSAGE_FACTOR if site.rendered.grows_before(item) else 1)
-    if tokens_behind(site.rendered, item, min(limit, origin.volatility)) < needed:
+    movable = params.fixed_only and origin.kind not in STRONG
+    if movable and (item.is_reply or site.rendered.talks_before(item)):
         return
-    cost = cost_of(site.rendered, item, origin.volatility)
+    if tokens_behind(site.rendered, item, min(limit, origin.volatility), movable=movable) < needed:
+        return
+    cost = cost_of(site.rendered, item, origin.volatility, movable=params.own_conversation)
     place = primary_location(site.rendered, item, origin.volatility)
     expression = expression_at(hole, place) or origin.expression
     steps = list(origin.steps) or ([Step(origin.span, _arises(origin))] if origin.span != place else [])
@@ -269,7 +277,7 @@ def _raise(
             rule,
             context,
             place,
-            _message(params.what, expression, origin, cost.behind, item),
+            _message(params.what, expression, origin, cost, item),
             confidence=min(
                 origin.confidence, hole.confidence if hole.volatility == origin.volatility else Confidence.HIGH
             ),
@@ -291,9 +299,9 @@ def _arises(origin: Origin) -> str:
     )
 
 
-def _message(what: str, expression: str, origin: Origin, behind: int, item: Item) -> str:
+def _message(what: str, expression: str, origin: Origin, cost: Cost, item: Item) -> str:
     where = "" if item.kind is BlockKind.OTHER else f" in the {item.kind.value} block"
-    text = f"{what} `{short(expression)}`{where} stands ahead of {behind} tokens that live longer"
+    text = f"{what} `{short(expression)}`{where} stands ahead of {cost.told()}"
     if origin.volatility is Volatility.DAY:
         text += ": one miss a day per prefix"
     return text

@@ -119,6 +119,7 @@ _WHOLE = frozenset(
     ["messages", "history", "conversation", "turns"]
 )  # what is found is a part of the conversation itself
 # Of these the newest message is what such a function reads.
+_PLAIN = frozenset(["unknown", "request", "context", "state"])  # kinds that only say what a value is for
 _ASKED = frozenset(["request", "history", "state"])
 _WRAPPERS = frozenset(
     [
@@ -353,9 +354,16 @@ class Core:
     def by_name(self, expression: str, span: Span, frame: Frame | None, *names: str, **rest: Any) -> Opaque:
         """A value about which only its name is known."""
         name = names[0] if names else identifier(expression)
-        fact = self.best_fact(*names, name)
+        fact = self.fact_of(expression, *names, name)
         origin = self.origin(fact.origin, fact.volatility, fact.confidence, expression, span, frame)
         return Opaque(expression, span, (origin,), name, "", fact.kind, fact.growth, **rest)
+
+    def fact_of(self, expression: str, *names: str) -> NameFact:
+        """What the names say of a value that is spelled so: an attribute of settings is a setting, whatever its own name only guesses."""
+        fact = self.best_fact(*names)
+        if fact.origin in _PLAIN:
+            return self.names.held(expression) or fact
+        return fact
 
     def unknown(
         self, expression: str, span: Span, frame: Frame | None, *parts: tuple[Origin, ...], name: str = ""

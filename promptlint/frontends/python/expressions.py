@@ -40,7 +40,7 @@ from promptlint.frontends.python.values import (
     newest,
     origins_of,
 )
-from promptlint.ir import BlockKind, Growth, Segment, Text, Volatility
+from promptlint.ir import BlockKind, Growth, Origin, Segment, Text, Volatility
 from promptlint.source import Span
 
 __all__ = ["Expressions"]
@@ -878,7 +878,7 @@ class Expressions(Core):
             elif value.entries and value.rest is None and len(value.entries) <= 12:
                 # A table of texts picked by a key that is not known: one of them.
                 return self.join(self.guard(node, frame, index), [entry.value for entry in value.entries], span)
-            return self.derived(expression, span, value, index, name=identifier(expression))
+            return self._at_index(expression, span, value, index, name=identifier(expression))
         if isinstance(value, List):
             known = value.plain()
             if known is not None and plain is not None and isinstance(plain[0], int) and not value.disorder:
@@ -886,7 +886,7 @@ class Expressions(Core):
                     return known[plain[0]]
                 except IndexError:
                     return self.unknown(expression, span, frame)
-            return self._any_item(value, node, frame) or self.derived(expression, span, value, index)
+            return self._any_item(value, node, frame) or self._at_index(expression, span, value, index)
         if isinstance(value, Lib):
             value = self.library_value(value, node, frame)
         if isinstance(value, Opaque):
@@ -896,7 +896,12 @@ class Expressions(Core):
             return self.part(value, name, expression, span, frame, index)
         if isinstance(value, Template | ModuleValue | Function):
             return self.unknown(expression, span, frame)
-        return self.derived(expression, span, value, index, name=identifier(expression))
+        return self._at_index(expression, span, value, index, name=identifier(expression))
+
+    def _at_index(self, expression: str, span: Span, value: Value, *indices: Value, name: str = "") -> Opaque:
+        """What stands at an index of a value that is not known: it changes with both."""
+        made = self.derived(expression, span, value, *indices, name=name)
+        return replace(made, origins=merge_origins(origins_of(value), *map(_picked_by, indices)))
 
     def part(self, value: Opaque, name: str, expression: str, span: Span, frame: Frame, *others: Value) -> Opaque:
         """An attribute or entry of an unknown value: a telling name decides, else it lives as long as its whole."""
@@ -907,7 +912,7 @@ class Expressions(Core):
         )
         if name and not strong:
             dotted = f"{value.name}.{name}" if value.name else name
-            fact = self.best_fact(name, dotted)
+            fact = self.fact_of(expression, name, dotted)
             known = any(origin.confidence.value > 0 and origin.kind != "setting" for origin in value.origins)
             if fact.confidence.value > 0 and not (known and fact.origin == "request"):
                 # `passage.text` is a text of the passage; only a name that says more than its whole counts.
@@ -919,7 +924,7 @@ class Expressions(Core):
                     return Opaque(
                         expression, span, (origin,), name, "", fact.kind, fact.growth, value.steps, value.parameter
                     )
-        origins = merge_origins(value.origins, *(origins_of(other) for other in others))
+        origins = merge_origins(value.origins, *(_picked_by(other) for other in others))
         return Opaque(
             expression, span, origins, name or value.name, "", None, Growth.FIXED, value.steps, value.parameter
         )
@@ -970,9 +975,8 @@ class Expressions(Core):
                     cut = self.texts.keep(segment, [(0, left)])
                     return Str((*value.segments[:position], *((cut,) if cut else ())))
                 left -= len(segment.value)
-        result = self.derived(
-            expression, span, value, *others, name=value.name if isinstance(value, Opaque) else identifier(expression)
-        )
+        name = value.name if isinstance(value, Opaque) else identifier(expression)
+        result = self._at_index(expression, span, value, *others, name=name)
         if isinstance(value, Opaque):
             result = replace(result, kind=value.kind, type=value.type)
             if value.kind is BlockKind.HISTORY or value.growth is Growth.APPEND:
@@ -985,6 +989,11 @@ class Expressions(Core):
 def builtin_slice(low: int | None, high: int | None) -> Any:
     """A slice object; the method of the same name hides the builtin inside the class."""
     return slice(low, high)
+
+
+def _picked_by(index: Value) -> tuple[Origin, ...]:
+    """Why what stands at an index changes with it: where a counter picks an item, the item counts nothing."""
+    return tuple(replace(origin, kind="state") if origin.kind == "counter" else origin for origin in origins_of(index))
 
 
 def _literal_text(node: ast.JoinedStr) -> str:
