@@ -6,6 +6,8 @@ import ast
 import datetime as dt
 import json
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -166,14 +168,16 @@ JINJA = st.sampled_from(
         "Grüße “{{ other }}”.",
         "\tTabs too.",
         "Name the page that you used, and keep it short.",
+        """Say {{ 'it"s {{ odd }}' }} or {{ "don't %} do" }}.""",
     ]
 )
+ODD_SLOTS = ["""{{ q | default("it's {{ none }}", true) }}""", """{{ q ~ '"%}' }}""", """{{ [q, {1: "]}}"}[1]][0] }}"""]
 
 
 @given(
     st.lists(JINJA, max_size=3),
     st.lists(JINJA, min_size=1, max_size=4),
-    st.sampled_from(["{{ q }}", "{{ q | upper }}", "{{- q -}}"]),
+    st.sampled_from(["{{ q }}", "{{ q | upper }}", "{{- q -}}", *ODD_SLOTS]),
     st.booleans(),
 )
 @settings(max_examples=150)
@@ -327,6 +331,125 @@ def test_an_appended_message_is_the_same_message(message: str, form: str) -> Non
     assert isinstance(other, list)
     assert one[0] == other[-1]
     assert one[1:] == other[:-1] == ["old"]
+
+
+LISTINGS = st.sampled_from(
+    [
+        "prompt = ', '.join(os.listdir(root))",
+        "prompt = ', '.join( [name.upper() for name in os.listdir( root )] )  # why",
+        "prompt = f\"{', '.join(os.listdir(root))}\"",
+        "prompt = ', '.join(name for name in glob.glob('*.md', root_dir=root) if name != '[x]')",
+        "names = os.listdir(\n    root  # here\n)\nprompt = ', '.join(names)",
+        "prompt = ''\nfor name in os.listdir(root):\n\tprompt += f'{name}, '",
+    ]
+)
+
+
+@given(LISTINGS, st.lists(st.text("abcé你(. ", min_size=1, max_size=5), max_size=5, unique=True), st.booleans())
+@settings(max_examples=150)
+def test_a_sorted_listing_joins_the_same_names(program: str, names: list[str], windows: bool) -> None:
+    program = f"{program}\n".replace("\n", "\r\n" if windows else "\n")
+    source = SourceFile("a.py", program)
+    start = program.index("os.listdir" if "listdir" in program else "glob.glob")
+    fixes = list(order.sorted_listing(_finding(source.span(start, start + len("os.listdir"))), Desk({"a.py": source})))
+    assert [fix.applicability for fix in fixes] == ["safe"]
+    texts = []
+    for listed in (names, names[::-1]):
+        for text in (program, apply(source, fixes[0].edits)):
+            found = SimpleNamespace(listdir=lambda root, listed=listed: list(listed))
+            space = {
+                "os": found,
+                "glob": SimpleNamespace(glob=lambda *_, listed=listed, **__: list(listed)),
+                "root": ".",
+            }
+            exec(compile(text, "<case>", "exec"), space)
+            texts.append(str(space["prompt"]))
+    assert texts[1] == texts[3]  # one order, whatever the folder says
+    assert all(sorted(text.split(", ")) == sorted(texts[0].split(", ")) for text in texts)
+
+
+BLOCKS = st.lists(
+    st.sampled_from(
+        [
+            '{"role": "system", "content": "a (b] \\" }"}',
+            "{'role': 'system', 'content': RULES}",
+            "dict(role='system',\n        content=f'{name}, [x')",
+            "make([1, 2], {3: ')'})",
+            'f"{name!r} and {{}}"',
+            "GREETING",
+        ]
+    ),
+    min_size=2,
+    max_size=5,
+    unique=True,
+)
+BLOCK_VALUES = {"RULES": "Be kind.", "name": "é", "GREETING": "你好", "make": lambda *given: repr(given)}
+
+
+@given(BLOCKS, st.data(), st.sampled_from([", ", " ,", ",\n    ", ",  # why, [\n    "]), st.booleans())
+@settings(max_examples=150)
+def test_exchanged_blocks_are_the_same_blocks(
+    blocks: list[str], data: st.DataObject, joint: str, windows: bool
+) -> None:
+    first = data.draw(st.integers(0, len(blocks) - 2))
+    second = data.draw(st.integers(first + 1, len(blocks) - 1))
+    program = f"{HEAD}messages = [ {joint.join(blocks)} ]{TAIL}".replace("\n", "\r\n" if windows else "\n")
+    source = SourceFile("a.py", program)
+    spans = [_span_of(source, blocks[number], windows) for number in (first, second)]
+    finding = Finding(
+        "x", "low", Confidence.HIGH, "regular", spans[0], "", trace=tuple(Note(span, "this block") for span in spans)
+    )
+    fixes = list(messages.swapped(finding, Desk({"a.py": source})))
+    assert len(fixes) == 1
+    before, after = (_messages(text) for text in (program, apply(source, fixes[0].edits)))
+    before[first], before[second] = before[second], before[first]
+    assert after == before
+
+
+TEXTS = st.sampled_from(
+    [
+        'f"Be kind. \\"Never\\" guess.\\n\\nNow: {now}"',
+        "f'Grüße, 你好.\\tUse {{x}} and (y]. Now: {now}, {name}.'",
+        'f"""Be kind.\n\n  Keep it short.\nNow: {now}\n"""',
+        'f"{RULES} Now: {now}"',
+        "rf'C:\\temp is [one of (them. The time is {now}.'",
+    ]
+)
+
+
+@given(TEXTS, st.booleans(), st.booleans())
+@settings(max_examples=100)
+def test_a_split_text_says_the_same(text: str, marker: bool, windows: bool) -> None:
+    """Blanks between the two parts aside: that they are two says as much."""
+    block = f'{{"type": "text", "text": {text}, "cache_control": {{"type": "ephemeral"}} }}'
+    message = f'{{"role": "user", "content": {text}}}'
+    program = f"{HEAD}messages = [{block if marker else message}]{TAIL}".replace("\n", "\r\n" if windows else "\n")
+    source = SourceFile("a.py", program)
+    start = program.index('{"type": "ephemeral"}' if marker else "{now}")
+    span = source.span(start + 1, start + (8 if marker else 4))
+    finding = Finding("x", "low", Confidence.HIGH, "regular", span, "", expression="now")
+    split = messages.split_at_marker if marker else messages.split_message
+    fixes = list(split(finding, Desk({"a.py": source})))
+    assert len(fixes) == 1
+    (one,), (head, tail) = (_messages(each) for each in (program, apply(source, fixes[0].edits)))
+    key = "text" if marker else "content"
+    assert "".join(str(one[key]).split()) == "".join(f"{head[key]}{tail[key]}".split())
+    assert "NOW" not in str(head[key])
+    assert ("cache_control" in head, "cache_control" in tail) == (marker, False)
+
+
+def _span_of(source: SourceFile, text: str, windows: bool) -> Span:
+    text = text.replace("\n", "\r\n") if windows else text
+    start = source.text.index(text, source.text.index("messages"))
+    return source.span(start, start + len(text))
+
+
+def _messages(program: str) -> list[Any]:
+    space: dict[str, object] = {**BLOCK_VALUES, "now": "NOW"}
+    exec(compile(program, "<case>", "exec"), space)
+    found = space["messages"]
+    assert isinstance(found, list)
+    return found
 
 
 def _finding(span: Span) -> Finding:
