@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from promptlint.app import check as checking
 from promptlint.app.check import Analysis, Request
@@ -25,7 +26,7 @@ from promptlint.fixes import Desk, files, propose
 from promptlint.fixes.splice import Patch, apply
 from promptlint.ir import Volatility
 from promptlint.report import model
-from promptlint.source import SourceFile
+from promptlint.source import SourceFile, Span
 
 __all__ = ["Applied", "Dropped", "Fixed", "fix", "objection", "offer", "proposals"]
 
@@ -144,7 +145,7 @@ def objection(
     patch = Patch()
     patch.add(fix.edits, sources)
     wrong = _blame(before[0], after[0], (before[1], after[1]), patch, [_Try(finding, [fix], fix)])
-    return wrong[0][1] if wrong else ""
+    return wrong[0].why if wrong else ""
 
 
 @dataclass(slots=True)
@@ -154,6 +155,14 @@ class _Try:
     finding: Finding
     left: list[Fix]
     chosen: Fix | None = None
+
+
+class _Wrong(NamedTuple):
+    """An edit that must not be kept now, and why. Not `sure`: it is one of several that may be to blame."""
+
+    each: _Try
+    why: str
+    sure: bool = True
 
 
 @dataclass(slots=True)
@@ -173,12 +182,18 @@ class _Work:
     writes: bool = True  # the files are to be written, so that they must allow it
 
     def round(self) -> bool:
-        """Propose, try, keep. False when nothing was kept."""
+        """Propose, try, keep. False when nothing was kept.
+
+        Where one of several edits is to blame, half of them are held back, until the one is found.
+        """
         self.dropped = []
         sources = _sources(self.analysis)
-        tries = self._tries(sources)
+        tries, held = self._tries(sources), list[_Try]()
         for number in range(MAX_TRIES):
             patch, chosen = _chosen(tries, sources)
+            if not chosen and held:
+                tries, held = sorted(held, key=_place), []
+                patch, chosen = _chosen(tries, sources)
             if not chosen:
                 return False
             wrong = self._attempt(patch, sources, chosen)
@@ -186,12 +201,15 @@ class _Work:
                 self.rounds += 1
                 self.applied += [Applied(each.finding, each.chosen, self.rounds) for each in chosen if each.chosen]
                 return True
-            for each, why in wrong:
+            for each, why, sure in wrong:
                 assert each.chosen is not None
-                self.dropped.append(Dropped(each.finding, each.chosen, why))
-                each.left.remove(each.chosen)
-                if number >= MAX_TRIES // 2:
-                    tries.remove(each)  # no further proposals now, so that the edits that help are kept in the end
+                if sure:
+                    self.dropped.append(Dropped(each.finding, each.chosen, why))
+                    each.left.remove(each.chosen)
+                else:
+                    held.append(each)
+                if not sure or number >= MAX_TRIES // 2:
+                    tries.remove(each)  # late in a round no further proposals, so that the edits that help are kept
         return False
 
     def _tries(self, sources: dict[str, SourceFile]) -> list[_Try]:
@@ -210,7 +228,7 @@ class _Work:
                     left.append(proposal)
             if left:
                 tries.append(_Try(finding, left))
-        return sorted(tries, key=lambda each: each.finding.span)
+        return sorted(tries, key=_place)
 
     def _everything(self) -> Iterable[SourceFile]:
         """All files of the project that can be read."""
@@ -239,14 +257,12 @@ class _Work:
         target = path.resolve()
         return path in named or any(target.is_relative_to(each.resolve()) for each in named)
 
-    def _attempt(
-        self, patch: Patch, sources: Mapping[str, SourceFile], chosen: list[_Try]
-    ) -> list[tuple[_Try, str]] | None:
+    def _attempt(self, patch: Patch, sources: Mapping[str, SourceFile], chosen: list[_Try]) -> list[_Wrong] | None:
         """None when all chosen edits help together, and then they are kept; else those that are to blame, and why."""
         texts = patch.texts(sources)
         broken = {path for path, text in texts.items() if not _parses(path, text, sources[path].text)}
         if broken:
-            return [(each, "the file would not parse") for each in chosen if _paths(each) & broken]
+            return [_Wrong(each, "the file would not parse") for each in chosen if _paths(each) & broken]
         changed = {absolute(self.analysis.project.working_directory / path): text for path, text in texts.items()}
         overlay = {**(self.request.overlay or {}), **self.texts, **changed}
         request = replace(self.request, overlay=overlay)
@@ -351,6 +367,10 @@ def _key_of_place(finding: Finding) -> tuple[str, str, int, int, int, int]:
     return finding.rule, span.path, span.line, span.column, span.end_line, span.end_column
 
 
+def _place(each: _Try) -> Span:
+    return each.finding.span
+
+
 def _chosen(tries: list[_Try], sources: Mapping[str, SourceFile]) -> tuple[Patch, list[_Try]]:
     """The first proposal of each finding that overlaps no earlier one, and who chose. Findings with the very same edits share them."""
     patch = Patch()
@@ -423,7 +443,7 @@ def _key(finding: Finding) -> _Key:
 
 def _blame(
     old: Analysis, new: Analysis, reports: tuple[model.CheckReport, model.CheckReport], patch: Patch, chosen: list[_Try]
-) -> list[tuple[_Try, str]]:
+) -> list[_Wrong]:
     """The edits whose findings are still there, and those that brought a new one.
 
     A finding is known again by its rule and its place, followed back through the edits; one in text that an edit wrote is that edit's. Where a place is told
@@ -434,6 +454,7 @@ def _blame(
     places = {(finding.rule, *_where(old, finding)) for finding in (*old.result.findings, *old.result.raised)}
     spelled = Counter(_spelled(finding) for finding in before)
     wrong: dict[int, str] = {}
+    doubtful: dict[int, str] = {}
     unknown = []
     for finding in after:
         path, offset = _where(new, finding)
@@ -458,9 +479,15 @@ def _blame(
             for number in mine:
                 wrong.setdefault(number, STILL)
         elif left > spelled[spelling]:
-            for number in _suspects(finding, line, chosen):
-                wrong.setdefault(number, f"{finding.rule} would be reported in its place")
-    return [(chosen[number], why) for number, why in wrong.items()]
+            suspects, why = _suspects(finding, line, chosen), f"{finding.rule} would be reported in its place"
+            if len(suspects) == 1:
+                wrong.setdefault(suspects[0], why)
+            elif not wrong.keys() & suspects:
+                doubtful.update((number, why) for number in suspects[len(suspects) // 2 :])
+    return [
+        *(_Wrong(chosen[number], why) for number, why in wrong.items()),
+        *(_Wrong(chosen[number], why, sure=False) for number, why in doubtful.items() if number not in wrong),
+    ]
 
 
 def _where(analysis: Analysis, finding: Finding) -> tuple[str, int]:

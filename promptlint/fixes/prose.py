@@ -107,6 +107,10 @@ class Prose:
         """Start of the line before a line start; None at the top."""
         return self.line_start(start - 1) if start > 0 else None
 
+    def line_above(self, at: int) -> str:
+        """The last line with something on it ahead of an offset, as far as it stands ahead of it."""
+        return self.masked[:at].rstrip().rpartition("\n")[2]
+
     # ---- what lines are
 
     def words(self, start: int, end: int) -> int:
@@ -502,5 +506,6 @@ def _breaks_reference(prose: Prose, first: int, last: int, goal: int) -> bool:
     if _ANAPHOR.match(following.lstrip("\"'`*_(")):
         return True
     words = {word.lower() for word in _WORD.findall(moved)}
-    named = _THIS.finditer(following.partition("\n\n")[0])
-    return any(match[1].lower() in words for match in named) or bool(_BACK.search(passed))
+    beside = (prose.line_above(first), following.partition("\n\n")[0])
+    named = (match[1].lower() for text in beside for match in _THIS.finditer(text))
+    return any(word in words for word in named) or bool(_BACK.search(passed))

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from promptlint.app import check as checking
+from promptlint.app import fix as fixing
 from promptlint.cli import cli
 
 LISTING = """\
@@ -293,3 +294,24 @@ def test_edits_are_found_once_and_kept_with_the_report(tmp_path, monkeypatch):
     assert len(readings) == 2  # as it is, and with the edits
     assert found() == first
     assert len(readings) == 2
+
+
+def test_the_one_edit_to_blame_is_found_among_several(run, monkeypatch):
+    names = ["a.py", "b.py", "c.py", "d.py"]
+    for name in names:
+        Path(name).write_text(LISTING)
+    tried = []
+
+    def blame(old, new, reports, patch, chosen):
+        """As if the edit of b.py brought a finding to which nothing leads."""
+        tried.append([each.finding.span.path for each in chosen])
+        if "b.py" not in tried[-1]:
+            return []
+        suspects = [fixing._Wrong(each, "of a reason", sure=len(chosen) == 1) for each in chosen]
+        return suspects[len(suspects) // 2 :]
+
+    monkeypatch.setattr(fixing, "_blame", blame)
+    done = run("--fix", ".")
+    assert [name for name in names if "sorted" in Path(name).read_text()] == ["a.py", "c.py", "d.py"]
+    assert tried[:2] == [names, ["a.py", "b.py"]]
+    assert "dropped, because of a reason" in done.stdout
