@@ -30,6 +30,9 @@ _BACK = re.compile(
 )
 _FORTH = re.compile(r"\b(?:following|follows|hereafter|next)\b", re.IGNORECASE)
 _BELOW = re.compile(r"\bbelow\b", re.IGNORECASE)
+_ANNOUNCES = re.compile(r"\b(?:following|follows|below|here (?:is|are)|here's)\b|以下|下面|如下|下列", re.IGNORECASE)
+_JOINS = re.compile(r"\W*(?:and|or|but|nor|plus|as well as|along with|together with)\b", re.IGNORECASE)
+"""The begin of what goes on with the sentence above it."""
 _OPENS = re.compile(r"^[ \t]*[\W_]*(?:begin|start)\b", re.IGNORECASE | re.MULTILINE)
 _ENDS = re.compile(r"^[ \t]*[\W_]*end\b", re.IGNORECASE | re.MULTILINE)
 _ANNOUNCED = re.compile(r"\b(?:first see|first (?:be )?(?:given|shown|presented))\b", re.IGNORECASE)
@@ -278,8 +281,11 @@ def _with_header(prose: Prose, top: int, bottom: int) -> tuple[int, int, bool] |
         return top, bottom, True
     above = prose.line(before)
     if prose.is_header(above):
-        if _NUMBERED.match(above) or _OPEN_TAG.fullmatch(above) or _ROLE.match(above):
+        if _NUMBERED.match(above) or _OPEN_TAG.fullmatch(above) or _ROLE.match(above) or _JOINS.match(above):
             return None
+        higher = prose.line_before(before)
+        if _BULLET.match(above) and higher is not None and prose.line(higher).strip():
+            return None  # one of a list
         if bottom < len(prose.masked) and _END_MARK.fullmatch(prose.line(bottom)):
             bottom = prose.line_end(bottom)
         fenced = _within_fence(prose, before, bottom)
@@ -288,6 +294,9 @@ def _with_header(prose: Prose, top: int, bottom: int) -> tuple[int, int, bool] |
         return (before, bottom, True) if _free_above(prose, before) else None
     if above.rstrip().endswith((":", "：")):
         return None  # announced by a sentence that stays
+    if _ANNOUNCES.search(above):
+        alone = len(_STOP.findall(above)) == 1 and not _BULLET.match(above) and not _ROLE.match(above)
+        return (before, bottom, True) if alone and _free_above(prose, before) else None
     # Glued to the line above, it is the end of a thought that is not ours to cut.
     if (
         not blank
@@ -505,7 +514,7 @@ def _breaks_reference(prose: Prose, first: int, last: int, goal: int) -> bool:
     following = passed.lstrip()
     if _ANAPHOR.match(following.lstrip("\"'`*_(")):
         return True
-    words = {word.lower() for word in _WORD.findall(moved)}
+    words = {word.lower() for word in _WORD.findall(prose.text[first:last])}  # the names of values, too
     beside = (prose.line_above(first), following.partition("\n\n")[0])
     named = (match[1].lower() for text in beside for match in _THIS.finditer(text))
     return any(word in words for word in named) or bool(_BACK.search(passed))

@@ -28,6 +28,7 @@ def _moved(text):
         (f"Be kind.\nCriteria: @\n@\n{RULES}", "Criteria: @\n@"),
         (f"  Be kind.\n  Task: @Response: @\n  {RULES}", "Task: @Response: @"),
         (f"Time: @ UTC\n{RULES}", "Time: @ UTC"),
+        (f"Be kind.\n\nThe following is an abstract.\n\n@\n\n{RULES}", "The following is an abstract.\n\n@"),
     ],
 )
 def test_a_value_takes_along_what_says_what_it_is(text, goes):
@@ -54,6 +55,10 @@ def test_a_value_takes_along_what_says_what_it_is(text, goes):
         f"You were given this task.\n---\nTask:\n@\n---\n{RULES}",
         f"Recall the request:\n\n@\n\nAnd we have a team. {RULES}",
         f"{RULES} Additionally rate how it answers @. {RULES}",
+        f"You are given a text below. Be kind.\n\n@\n\n{RULES}",
+        f"Here are some paragraphs. Find the one that fits.\n@\n\n{RULES}",
+        f"The topic:\n\n@\n\nand the data:\n\n@\n\n{RULES}",
+        f"Context:\n - Be kind.\n - You have executed these calls:\n@\n\n{RULES}",
     ],
     ids=[
         "above",
@@ -73,6 +78,10 @@ def test_a_value_takes_along_what_says_what_it_is(text, goes):
         "announced as this",
         "goes on",
         "additional",
+        "below",
+        "here are",
+        "and",
+        "bullet that announces",
     ],
 )
 def test_what_would_no_longer_make_sense_stays(text):
@@ -111,3 +120,21 @@ def test_a_sentence_with_a_line_of_its_own_takes_its_indentation_along():
     at = text.index("@")
     move = plan(Prose(text, [(at, at + 1)]), at, at + 1)
     assert text[move.start : move.end] == "  Today is @.\n"
+
+
+def test_what_continues_the_sentence_above_is_not_moved_alone():
+    text = f"The topic:\n\nlamps\n\nand the data:\n\n@\n\n{RULES}"
+    assert _moved(text) is None
+
+
+def test_the_name_of_a_value_says_what_the_text_calls_this():
+    text = f"{{question}}\nFor this question choose one answer.\n\n{RULES}"
+    assert plan(Prose(text, [(0, 10)]), 0, 10) is None
+    other = f"{{document}}\nFor this question choose one answer.\n\n{RULES}"
+    assert plan(Prose(other, [(0, 10)]), 0, 10) is not None
+
+
+def test_an_announcement_in_chinese_goes_along_or_holds_the_value_back():
+    text = f"请简短。\n\n下面是一个摘要\n\n@\n\n{RULES}"
+    assert _moved(text) is None
+    assert _moved(text.replace("摘要", "摘要。")) == ("下面是一个摘要。\n\n@", "")
