@@ -45,7 +45,7 @@ def schema_in(value: Any) -> tuple[str, Mapping[str, Any]] | None:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     if not isinstance(value, Mapping):
         return None
@@ -112,7 +112,7 @@ def forced_tokens(schema: Mapping[str, Any], answer: str, tokenizer: str = token
         grammar = llguidance.LLMatcher.grammar_from_json_schema(dict(schema), {"whitespace_flexible": False})
         matcher = llguidance.LLMatcher(vocabulary.inner, grammar)
         rest = json.dumps(json.loads(answer), separators=(",", ":"), ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if matcher.is_error():
         return None

@@ -322,7 +322,7 @@ def _schema(path: Path | None) -> Mapping[str, Any]:
         value = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise UserError(f"{path}: a JSON schema is an object")

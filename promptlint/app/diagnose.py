@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,10 +31,17 @@ class Outcome:
 
 
 def run(
-    traffic: Traffic, *, tokenizer: str | None = None, observed: float | None = None, code: Sequence[Path] = ()
+    traffic: Traffic,
+    *,
+    tokenizer: str | None = None,
+    observed: float | None = None,
+    code: Sequence[Path] = (),
+    read: Iterable[Record] | None = None,
 ) -> Outcome:
-    """Diagnose traffic. `observed` is a hit rate known from elsewhere, `code` where the call sites are. Raises UserError when no record could be read."""
-    records = load(traffic)
+    """Diagnose traffic. `observed` is a hit rate known from elsewhere, `code` where the call sites are, `read` the records of the traffic where others
+    have read them. Raises UserError when no record could be read.
+    """
+    records = load(traffic if read is None else read)
     if not records:
         first = f"; first problem: {traffic.problems[0]}" if traffic.problems else ""
         raise UserError(f"no request could be read from {' '.join(str(path) for path in traffic.paths)}{first}")

@@ -13,10 +13,12 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from promptlint.app.check import Request, check, find
 from promptlint.app.discovery import PROMPT_FOLDERS, PROSE_SUFFIXES, Discovery
+from promptlint.catalog.sdk import load_sdk
 from promptlint.config import Settings, find_config, read_config
 from promptlint.errors import UserError
 from promptlint.report import model
@@ -51,7 +53,7 @@ class Found:
         if self.empty:
             yield f"no prompt found in {counts.files} files; `promptlint check --show-files` lists what was looked at"
         if counts.call_sites:
-            yield f"{counts.call_sites} call sites: {_counted(site.sink.partition('.')[0] for site in sites)}"
+            yield f"{counts.call_sites} call sites: {_counted(map(_sender, sites))}"
         providers = _counted(site.provider for site in sites if site.provider)
         models = _counted(site.model for site in sites if site.model)
         if providers:
@@ -74,6 +76,17 @@ class Found:
 def _counted(values: Iterator[str | None]) -> str:
     counts = Counter(value for value in values if value)
     return ", ".join(f"{name} ({number})" for name, number in sorted(counts.items(), key=lambda row: (-row[1], row[0])))
+
+
+def _sender(site: model.CallSiteItem) -> str:
+    """Whose call it is: the library, where the receiver is known to be one's; else what was seen instead of it."""
+    library = next((name for name in _libraries() if site.sink.startswith(f"{name}.")), None)
+    return library or ("clients of unknown type" if "." in site.sink else "lists of messages whose sender is unknown")
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    return tuple(sorted((package.name for package in load_sdk().packages), key=len, reverse=True))
 
 
 def look(root: Path) -> Found:

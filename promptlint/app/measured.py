@@ -50,7 +50,7 @@ def load_measured(path: Path) -> Measured:
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(data, dict):
         raise UserError(f'{path}: requests a second by engine are expected, e.g. {{"sglang": 12.1, "vllm": 11.0}}')

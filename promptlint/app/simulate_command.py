@@ -250,7 +250,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
     if given["tools"] is not None:
         try:
             tools = json.loads(Path(given["tools"]).read_bytes())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{given['tools']}: not a JSON list of tools: {error}") from error
         if not isinstance(tools, list):
             raise UserError(f"{given['tools']}: not a JSON list of tools")

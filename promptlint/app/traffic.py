@@ -57,7 +57,7 @@ def open_traffic(
             sent = json.loads(tools.read_text("utf-8"))
         except OSError as error:
             raise UserError(f"{tools}: {error.strerror or error}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{tools}: not valid JSON: {error}") from error
         if not isinstance(sent, list):
             raise UserError(f"{tools}: must hold a list of tools")

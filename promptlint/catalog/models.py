@@ -249,7 +249,7 @@ def model_from_config(path: Path) -> Model:
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(data, dict):
         raise UserError(f"{path}: not a model config: a JSON object is expected")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from promptlint.cli._common import FiniteRange, emit, warn
+from promptlint.cli._runner import on_ray, runner_options
 
 FORMATS = ("full", "json", "markdown", "html")
 
@@ -40,6 +41,7 @@ FORMATS = ("full", "json", "markdown", "html")
 @click.option(
     "--share", type=click.Path(path_type=Path), metavar="FILE.md", help="Write a report without prompt text as well."
 )
+@runner_options
 @click.option("--redact/--no-redact", default=False, help="Lengths and hashes in place of text in the output.")
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to a file.")
@@ -63,16 +65,22 @@ def command(
         raise UserError("name traffic to diagnose, or give --observed RATE or --usage FILE")
     code = [*given["code"], *(Path(path) for path in traffic if path != "-" and pipeline.is_code(Path(path)))]
     named = [path for path in traffic if path == "-" or Path(path) not in code]
-    if not named:
-        if given["observed"] is None and given["usage"] is None:
-            raise UserError("these paths are code: add traffic, or --observed RATE")
-        rated = pipeline.explain_rate(given["observed"], code, usage=given["usage"], profile=given["profile"])
-        found = pipeline.Outcome(rated)
-    else:
-        source = open_traffic(
-            named, form=form, strict=given["strict"], tools=given["tools"], block_size=given["block_size"]
-        )
-        found = pipeline.run(source, tokenizer=given["tokenizer"], observed=given["observed"], code=code)
+    if not named and given["observed"] is None and given["usage"] is None:
+        raise UserError("these paths are code: add traffic, or --observed RATE")
+    with on_ray(given) as job:
+        if not named:
+            rated = pipeline.explain_rate(given["observed"], code, usage=given["usage"], profile=given["profile"])
+            found = pipeline.Outcome(rated)
+        else:
+            source = open_traffic(
+                named, form=form, strict=given["strict"], tools=given["tools"], block_size=given["block_size"]
+            )
+            read = None
+            if job is not None:
+                from promptlint.distributed.diagnose import read as read_by_workers
+
+                read = read_by_workers(source, job)
+            found = pipeline.run(source, tokenizer=given["tokenizer"], observed=given["observed"], code=code, read=read)
     warn([str(problem) for problem in found.problems])
     if share is not None:
         emit(shared_page(found.diagnosis, found.problems, salt=salt), share)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,7 +25,7 @@ OBJECT_STORE = 200 << 20
 
 
 class OnRay:
-    """A runner on Ray; a context manager that stops what it started.
+    """A runner on Ray; a context manager that stops what it started. What Ray prints of workers that died goes to stderr: stdout is for the report.
 
     Args:
         workers: processes; None for as many as there are processors.
@@ -32,6 +34,7 @@ class OnRay:
     def __init__(self, workers: int | None = None) -> None:
         self._workers = workers
         self._started = False
+        self._printed = ExitStack()
 
     def __enter__(self) -> Self:
         # Read when ray is imported.
@@ -52,13 +55,15 @@ class OnRay:
             self._started = True
         if self._workers is None:
             self._workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._printed.enter_context(redirect_stdout(sys.stderr))
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        if self._started:
-            import ray
+        with self._printed:
+            if self._started:
+                import ray
 
-            ray.shutdown()
+                ray.shutdown()
 
     def map(
         self, worker: Worker, options: Mapping[str, Any], tasks: Sequence[dict[str, Any]]

@@ -79,6 +79,6 @@ def create(path: Path) -> BinaryIO:
 def _manifest(folder: Path) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = json.loads((folder / _MANIFEST).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found

@@ -145,6 +145,6 @@ class Api:
 def _refusal(error: urllib.error.HTTPError) -> ApiError:
     try:
         message = str(json.loads(error.read(10_000))["message"])
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, RecursionError):
         message = str(error.reason)
     return ApiError(error.code, f"{error.code} {message}")

@@ -48,7 +48,7 @@ class Workflow:
             )
         try:
             payload = json.loads(Path(path).read_text("utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{path}: the event cannot be read: {error}") from error
         return cls(
             event,

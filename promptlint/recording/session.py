@@ -201,7 +201,7 @@ def merge(lines: Iterator[bytes] | BinaryIO, found: Recording) -> None:
             continue
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             found.broken += 1
             continue
         if not isinstance(row, dict) or "id" not in row:

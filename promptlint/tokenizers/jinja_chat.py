@@ -162,7 +162,7 @@ def load_file(path: Path, folder: Path) -> JinjaChat:
         if path.suffix == ".json":
             settings = {**settings, **json.loads(template)}
             template = settings.get("chat_template", "")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: {error}") from error
     if isinstance(template, list):  # named templates: the default one
         template = next((row.get("template", "") for row in template if row.get("name") == "default"), "")

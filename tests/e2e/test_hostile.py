@@ -18,8 +18,12 @@ import pytest
 
 from promptlint.app.atomic import write_text
 from promptlint.app.check import Request, check
+from promptlint.app.measured import load_measured
+from promptlint.app.traffic import open_traffic
+from promptlint.catalog.models import model_from_config
 from promptlint.cli import cli, crash_report
 from promptlint.config import FORMATS, Settings
+from promptlint.errors import UserError
 from promptlint.frontends.jinja import tree
 from promptlint.report import render
 from promptlint.traffic.read import Traffic
@@ -266,6 +270,16 @@ def test_data_files_that_unfold(tmp_path):
     put(tmp_path, "prompts/slots.json", '{"system": "' + "You are {x}. " * 50_000 + '"}')
     put(tmp_path, "prompts/self.yaml", "a: &a [*a]\n")
     report_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [model_from_config, load_measured, lambda path: open_traffic(["-"], tools=path)],
+    ids=["model", "measured", "tools"],
+)
+def test_json_that_nests_without_end_is_an_error_of_one_line(tmp_path, read):
+    with pytest.raises(UserError, match="deep"):
+        read(put(tmp_path, "deep.json", "[" * 200_000))
 
 
 @pytest.mark.parametrize("name", ["promptlint.toml", "extra/providers/own.toml"])

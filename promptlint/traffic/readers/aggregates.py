@@ -307,7 +307,7 @@ def _command(line: str) -> dict[str, Any]:
 def _literal(value: Any) -> Any:
     try:
         return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 

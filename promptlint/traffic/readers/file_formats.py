@@ -144,7 +144,7 @@ def mapped(row: Mapping[str, Any], columns: Mapping[str, str] | None) -> dict[st
         if isinstance(value, str) and value.lstrip()[:1] in {"[", "{"}:
             try:
                 found[key] = json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
     return {key: _without_nulls(value) for key, value in found.items()}
 

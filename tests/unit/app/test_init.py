@@ -36,6 +36,15 @@ def test_a_project_with_call_sites(tmp_path):
     assert settings.extend_include == ("system_prompts/**",)
 
 
+def test_call_sites_are_told_by_library_and_not_by_the_first_name_in_the_code(tmp_path):
+    (tmp_path / "app.py").write_text(
+        "import openai\n\n\nclass Desk:\n    def ask(self, q):\n"
+        "        self.client.chat.completions.create(model='m', messages=[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': q}])\n"
+        "        openai.OpenAI().chat.completions.create(model='m', messages=[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': q}])\n"
+    )
+    assert "2 call sites: clients of unknown type (1), openai (1)" in init(tmp_path)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_pyproject_keeps_all_else(tmp_path, end):
     shared = tmp_path / "pyproject.toml"

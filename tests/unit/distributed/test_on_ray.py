@@ -14,7 +14,9 @@ from unit.distributed import samples
 from unit.distributed.test_simulate import given
 
 from promptlint.app import simulate_command
+from promptlint.cli import diagnose as diagnose_command
 from promptlint.cli import traffic as traffic_command
+from promptlint.distributed import diagnose as distributed_diagnose
 from promptlint.distributed import simulate as distributed
 from promptlint.distributed.on_ray import OnRay
 from promptlint.distributed.runner import Job
@@ -26,6 +28,17 @@ pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]  # what Ray
 
 class Mortal(Tokenise):
     """Kills its own process, as the kernel does when memory is out, at one input, once."""
+
+    def _write(self, source, folder):
+        mark = self._work / "killed"
+        if source.name.endswith("1.jsonl") and not mark.exists():
+            mark.write_text("")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super()._write(source, folder)
+
+
+class MortalReader(distributed_diagnose.Read):
+    """The same, while it reads."""
 
     def _write(self, source, folder):
         mark = self._work / "killed"
@@ -82,3 +95,15 @@ def test_the_command_counts_the_same(tmp_path, runner):
     found = CliRunner().invoke(traffic_command.command, [*arguments, "--runner", "ray"], standalone_mode=False)
     assert json.loads(found.stdout) == json.loads(alone.stdout)
     assert "3 of 3 inputs counted" in found.stderr
+
+
+def test_a_diagnosis_is_that_of_one_process_also_when_a_reader_is_killed(tmp_path, runner, monkeypatch):
+    log = samples.write(tmp_path / "log", samples.rows(400), files=4)
+    arguments = [str(log), "--output-format", "json"]
+    alone = CliRunner().invoke(diagnose_command.command, arguments, standalone_mode=False)
+    monkeypatch.setattr(distributed_diagnose, "Read", MortalReader)
+    arguments += ["--runner", "ray", "--work-dir", str(tmp_path / "work")]
+    found = CliRunner().invoke(diagnose_command.command, arguments, standalone_mode=False)
+    assert (tmp_path / "work" / "killed").exists()
+    assert json.loads(found.stdout) == json.loads(alone.stdout)
+    assert "4 of 4 inputs read" in found.stderr
