@@ -54,14 +54,14 @@ class BlockHits(NamedTuple):
 class Chains:
     """Names the blocks of token prompts: equal name = equal tokens so far, in the same namespace.
 
-    Memory follows the distinct blocks.
+    Memory follows the distinct blocks. Names are halves (0.5, 1.5, ...): no hash id of another record of the log, a whole number or a text, equals one.
     """
 
     def __init__(self, block_size: int) -> None:
         if block_size < 1:
             raise UserError(f"block size {block_size} is not positive")
         self.block_size = block_size
-        self._known: dict[tuple[Hashable, bytes], int] = {}
+        self._known: dict[tuple[Hashable, bytes], float] = {}
 
     def blocks(self, request: Request) -> BlockRequest:
         """The blocks of a prompt, the partial last one included."""
@@ -70,7 +70,7 @@ class Chains:
         names = []
         for at in range(0, len(request.prompt), size):
             key = (parent, request.prompt[at : at + size])
-            parent = self._known.setdefault(key, len(self._known))
+            parent = self._known.setdefault(key, len(self._known) + 0.5)
             names.append(parent)
         return BlockRequest(
             request.id, names, request.prompt_tokens, self.block_size, session=request.session, labels=request.labels

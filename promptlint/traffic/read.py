@@ -11,10 +11,12 @@ Nothing is dropped silently: every line is a record, a problem, or (in text logs
 from __future__ import annotations
 
 import json
+import marshal
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -303,9 +305,11 @@ def load(traffic: Iterable[Record]) -> list[Record]:
     """All records in time order (file order where a time is missing), with answers joined to their requests.
 
     A log may hold what was sent and what it cost as two records with one id (a batch's input and output files); the cost goes to the
-    request. What is left without a request is kept: it still tells the observed hit rate.
+    request. What is left without a request is kept: it still tells the observed hit rate. Memory follows the distinct messages: a log repeats
+    a conversation in each of its requests.
     """
-    records = list(traffic)
+    share = _Shared()
+    records = [share(record) for record in traffic]
     requests: dict[str, Record] = {record.id: record for record in records if record.id and record.is_request}
     kept = []
     for record in records:
@@ -316,6 +320,30 @@ def load(traffic: Iterable[Record]) -> list[Record]:
         partner.usage = record.usage
         partner.output = partner.output if partner.output is not None else record.output
     return in_time_order(kept)
+
+
+class _Shared:
+    """Makes records share what they have in common: messages, system texts and tool lists that are equal become one object, which nobody may change."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Any] = {}
+
+    def __call__(self, record: Record) -> Record:
+        if record.messages is not None:
+            record.messages = [self._one(message) for message in record.messages]
+        record.system = self._one(record.system)
+        record.tools = self._one(record.tools)
+        return record
+
+    def _one(self, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            # Equal bytes are equal values with equal kinds of numbers and order of keys; version 2 writes no references, which depend on identity.
+            mark = blake2b(marshal.dumps(value, 2), digest_size=16).digest()
+        except ValueError:  # nested too deeply to be written
+            return value
+        return self._known.setdefault(mark, value)
 
 
 def in_time_order(records: list[Record]) -> list[Record]:

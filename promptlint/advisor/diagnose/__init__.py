@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from promptlint.advisor.diagnose.causes import Change, classify, repaired
-from promptlint.advisor.diagnose.misses import Miss, miss_of, parameters_of
+from promptlint.advisor.diagnose.misses import Miss, miss_of, parameters_of, replica_of
 from promptlint.advisor.diagnose.model import Cause, Diagnosis, Divergence, Likely
 from promptlint.advisor.diagnose.redact import AROUND, snippet
 from promptlint.advisor.diagnose.replay import Row, counter_of, price
@@ -40,13 +40,14 @@ MIN_BEHIND = 32
 @dataclass(slots=True)
 class _Space:
     """What one namespace and model has seen. `sessions`: last node and number of each session; `threads`: conversations so far; `parameters`: names and
-    values of what belongs to the cache key beside the text.
+    values of what belongs to the cache key beside the text. `replicas`: the texts that each replica has seen, where the log names replicas.
     """
 
     tree: Tree = field(default_factory=Tree)
     sessions: dict[str, tuple[Node, int]] = field(default_factory=dict)
     threads: int = 0
     parameters: set[tuple[str, str]] = field(default_factory=set)
+    replicas: dict[str, Tree] = field(default_factory=dict)
 
 
 Origin = Callable[[Record, Sequence[Part], int, int], tuple[str, str]]
@@ -87,7 +88,7 @@ class _Run:
         self.count = count
         self.min_behind = min_behind
         self.found = found
-        self.spaces: dict[tuple[str, str], _Space] = {}
+        self.spaces: dict[tuple[str, str, str], _Space] = {}
         self.rows: list[Row] = []
         self.records: list[Record] = []
         self.written: dict[int, tuple[Any, str]] = {}
@@ -102,7 +103,7 @@ class _Run:
             return
         if not parts:
             return
-        key = (record.namespace, record.model)
+        key = (record.namespace, record.model, _spelling(record))
         space = self.spaces.setdefault(key, _Space())
         match = space.tree.match(parts)
         row = Row(len(self.rows) + 1, key, counter_of(record, self.count), record.call_site)
@@ -127,9 +128,12 @@ class _Run:
                 relative=match.relative,
                 expected=row.cached,
                 total=row.total,
+                here=_shared_here(space, record, parts, row.count),
             )
             self.found.misses += [missed] if missed is not None else []
         space.parameters.update(parameters_of(record))
+        if replica := replica_of(record):
+            space.replicas.setdefault(replica, Tree()).insert(parts, row.number)
         row.node = _enter(space, record, parts, row.number, match, fault=bool(row.rule))
         self.rows.append(row)
 
@@ -195,12 +199,12 @@ class _Run:
 
     def _other_model(self, record: Record, row: Row, parts: Sequence[Part], match: Match) -> Divergence | None:
         """A conversation that went on under another model: its text is a continuation, but no cache of the new model has it."""
-        namespace, model = row.key
+        namespace, model, spelling = row.key
         own = self.spaces[row.key]
         if record.session_id in own.sessions if record.session_id else _head(match) is not None:
             return None
-        for (other_namespace, other), space in self.spaces.items():
-            if other_namespace != namespace or other == model:
+        for (other_namespace, other, other_spelling), space in self.spaces.items():
+            if (other_namespace, other_spelling) != (namespace, spelling) or other == model:
                 continue
             number = _continued(space, record, parts)
             lost = self.rows[number - 1].total - row.cached if number else 0
@@ -243,6 +247,11 @@ def _continued(space: _Space, record: Record, parts: Sequence[Part]) -> int:
     return head.ended if head is not None and (match.depth < len(parts) or head is not match.path[-1]) else 0
 
 
+def _spelling(record: Record) -> str:
+    """What the log says of a prompt. Text, token ids and block ids are never found in one another."""
+    return "token_ids" if record.token_ids is not None else "hash_ids" if record.hash_ids is not None else "text"
+
+
 def _observe(found: Diagnosis, record: Record) -> None:
     if record.usage_adds_up:
         found.observed_prompt_tokens = (found.observed_prompt_tokens or 0) + record.usage[INPUT]
@@ -257,6 +266,15 @@ def _tokens(parts: Sequence[Part], match: Match, count: Callable[[str], int]) ->
     if match.depth < len(parts) and match.chars:
         cached += min(count(parts[match.depth].text[: match.chars]), sizes[match.depth])
     return min(cached, max(total - 1, 0)), total
+
+
+def _shared_here(space: _Space, record: Record, parts: Sequence[Part], count: Callable[[str], int]) -> int | None:
+    """Tokens that an earlier request to the same replica shares with this one; None where the log does not name the replica."""
+    replica = replica_of(record)
+    if not replica:
+        return None
+    tree = space.replicas.get(replica)
+    return 0 if tree is None else _tokens(parts, tree.match(parts), count)[0]
 
 
 def _enter(space: _Space, record: Record, parts: Sequence[Part], number: int, match: Match, *, fault: bool) -> Node:

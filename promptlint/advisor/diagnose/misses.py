@@ -7,7 +7,9 @@ make certain is named. The first that fits:
 - `cache-parameter-differs`: a parameter that is part of the cache key differs from the relative's;
 - `cache-key-per-request`: the routing key or salt differs from the relative's;
 - `lifetime-passed`: the prefix was used last longer ago than an entry lives;
-- `evicted-or-elsewhere`: nothing of these, but less was reported than the text allows: the entry was dropped, or another machine had it.
+- `moved-to-another-replica`: nothing of these, but less was reported than the text allows, and no request that shared as much had gone to this replica;
+- `evicted`: the same, and this replica had seen the text;
+- `evicted-or-elsewhere`: the same, where the log does not name the replica (see `replica_of`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from promptlint.catalog.providers import Terms, page_for, resolve
 from promptlint.tokenizers.render import compact
 from promptlint.traffic.record import INPUT, Record
 
-__all__ = ["Miss", "miss_of", "parameters_of"]
+__all__ = ["Miss", "miss_of", "parameters_of", "replica_of"]
 
 CLOSE = 0.05
 """Share of a prompt by which expected and reported tokens may differ: templates and tokenizers are approximations."""
@@ -48,11 +50,20 @@ class Miss:
 
 
 def miss_of(
-    now: Record, before: Record, seen: set[tuple[str, str]], *, number: int, relative: int, expected: int, total: int
+    now: Record,
+    before: Record,
+    seen: set[tuple[str, str]],
+    *,
+    number: int,
+    relative: int,
+    expected: int,
+    total: int,
+    here: int | None = None,
 ) -> Miss | None:
     """What request `number` lost beside its text, `expected` of `total` counted tokens being shared with the record `before`, number `relative`.
 
     `seen` are the parameters of all requests so far (see `parameters_of`): a value that an earlier one had too may have found that one's entry.
+    `here` are the counted tokens that an earlier request to the same replica shares, None where the log does not say which replica served it.
     """
     observed, size = now.cached_tokens, now.usage.get(INPUT, total)
     if observed is not None:
@@ -62,11 +73,45 @@ def miss_of(
         return None
     found = next(_reasons(now, before, _terms(now.model), size, seen), None)
     if found is None and observed is not None:
-        found = "evicted-or-elsewhere", "the cache had dropped the text, or another machine had it"
+        found = _lost(now, before, None if here is None else round(here * size / total) if total else 0, expected, size)
     if found is None:
         return None
     reason, cause = found
     return Miss(number, now.id, relative, reason, cause, expected, observed, lost, str(now.place))
+
+
+_REPLICA = (
+    "replica",
+    "replica_id",
+    "worker",
+    "worker_id",
+    "instance",
+    "instance_id",
+    "pod",
+    "host",
+    "hostname",
+    "server",
+    "backend",
+    "api_base",
+)
+"""Fields of a record that name the machine or process which served it, as routers and gateways write them; the first that is given counts."""
+
+
+def replica_of(record: Record) -> str:
+    """Who served a request, as the log names it; empty where it does not."""
+    given = (record.extra.get(name) for name in _REPLICA) if record.extra else ()
+    return next((str(value) for value in given if isinstance(value, (str, int)) and value != ""), "")
+
+
+def _lost(now: Record, before: Record, here: int | None, expected: int, size: int) -> tuple[str, str]:
+    """Why text that was in some cache was not found, when nothing else explains it. `here`: tokens of it that this replica had seen."""
+    if here is None:
+        return "evicted-or-elsewhere", "the cache had dropped the text, or another machine had it"
+    if expected - here >= max(LEAST, CLOSE * size):
+        other = replica_of(before)
+        to = f"went to {other[:40]}" if other else "named no replica"
+        return "moved-to-another-replica", f"the relative {to}, this request to {replica_of(now)[:40]}"
+    return "evicted", f"{replica_of(now)[:40]} had seen the text and dropped it"
 
 
 @cache

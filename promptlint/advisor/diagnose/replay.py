@@ -21,11 +21,12 @@ MAX_REPAIRS = 8
 class Row:
     """One request during the diagnosis. `node` is its end in the tree, from which its parts can be read again; `count` counts its texts.
 
+    `key` is the space in which it finds relatives: namespace, model, and what the log says of the prompt (text, token ids or block ids: they cannot be compared).
     `cached` and `total` are expected cached tokens and all prompt tokens, `rule` is that of its divergence, empty where it has none.
     """
 
     number: int
-    key: tuple[str, str]
+    key: tuple[str, str, str]
     count: Callable[[str], int]
     call_site: str = ""
     node: Node = field(default_factory=lambda: Node(None, None))

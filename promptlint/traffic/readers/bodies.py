@@ -358,6 +358,9 @@ def _read_batch_result(row: Mapping[str, Any], place: Place, _options: Options) 
     yield record
 
 
+_EXCHANGE = frozenset({"request", "request_body", "response", "response_body", "timestamp", "time", "created_at", "start_time", "startTime", "id", "request_id", "custom_id", "session_id", "sessionId"})  # fmt: skip
+
+
 def _read_exchange(row: Mapping[str, Any], place: Place, options: Options) -> Iterator[Record]:
     """A request beside its response, the form in which proxies and loggers write (`{"request": body, "response": body}`)."""
     from promptlint.traffic.readers.base import parsed
@@ -378,6 +381,7 @@ def _read_exchange(row: Mapping[str, Any], place: Place, options: Options) -> It
             break
     record.id = text_or_none(row.get("id", row.get("request_id", row.get("custom_id")))) or record.id
     record.session_id = text_or_none(row.get("session_id", row.get("sessionId"))) or record.session_id
+    record.extra |= {key: value for key, value in row.items() if key not in _EXCHANGE}
     yield record
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from promptlint.caches.block_lru import BlockLru, BlockRequest
+from promptlint.caches.block_lru import BlockLru, BlockRequest, Chains
+from promptlint.caches.request import Request, pack
 from promptlint.caches.stack_distances import StackDistances
 
 
@@ -50,6 +51,14 @@ def test_the_curve_ends_where_nothing_more_is_gained():
     assert list(distances.knees()) == [1, 2, 4]
     assert distances.rates(4) == distances.rates(None) == (pytest.approx(2 / 6), pytest.approx(2 / 6))
     assert StackDistances().rates(None) == (0.0, 0.0)
+
+
+def test_names_of_token_blocks_are_no_hash_ids():
+    named = Chains(2).blocks(Request(0, pack([7, 7, 8, 8])))
+    cache = BlockLru()
+    cache.admit(request(*range(-4, 9)))
+    assert cache.admit(named).hits == 0
+    assert cache.admit(named).hits == 2
 
 
 @pytest.mark.data

@@ -95,6 +95,32 @@ def test_what_was_reported_counts_in_the_report_s_own_tokens(model):
     assert one.tokens_lost == one.expected_cached_tokens > 4500
 
 
+def on(replica, **more):
+    return {"extra": {"replica": replica}, **more}
+
+
+def test_where_the_log_names_replicas_an_eviction_is_told_from_a_move():
+    (one,) = misses(talk(on("a"), on("a", **usage(4800, 0)), model="unknown-model"))
+    assert (one.reason, one.cause) == ("evicted", "a had seen the text and dropped it")
+    (one,) = misses(talk(on("a"), on("b", **usage(4800, 0)), model="unknown-model"))
+    assert (one.reason, one.cause) == ("moved-to-another-replica", "the relative went to a, this request to b")
+
+
+def test_a_replica_that_had_seen_the_text_in_another_request_was_no_move():
+    first, second = talk(on("a"), on("b", **usage(4800, 0)), model="unknown-model")
+    (other,) = talk(on("b"), {}, model="unknown-model")[:1]
+    assert [one.reason for one in diagnose([other, first, second], words).misses] == ["evicted"]
+
+
+def test_text_and_hashes_in_one_log_are_not_compared():
+    text = [Record(prompt=RULES + name) for name in ("one", "two")]
+    hashed = [Record(hash_ids=ids, block_size=16, input_length=48) for ids in ([1, 2, 3], [1, 2, 4])]
+    found = diagnose([text[0], hashed[0], text[1], hashed[1]], words)
+    assert found.requests == 4
+    assert {(one.request, one.relative) for one in found.divergences} <= {(3, 1), (4, 2)}
+    assert found.cached_tokens > 2000
+
+
 def test_reports_name_reasons_and_the_shared_page_no_text():
     found = diagnose(talk(usage(4800, 0)), words)
     assert json.loads(to_json(found))["misses"][0]["reason"] == "evicted-or-elsewhere"

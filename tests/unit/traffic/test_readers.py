@@ -402,3 +402,17 @@ def test_utf_16_and_seconds_are_called_by_name(tmp_path):
     path.write_text('{"prompt":"hello","timestamp":1772600000}\n')
     assert list(traffic)
     assert any("seconds" in note for note in traffic.notes)
+
+
+def test_loaded_records_share_equal_messages_and_only_those(tmp_path):
+    """A log repeats a conversation in each of its requests; memory follows the distinct messages."""
+    turns = [{"role": role, "content": f"{role} {turn}"} for turn in range(20) for role in ("user", "assistant")]
+    rows = [{"messages": turns[:upto], "tools": [{"name": "f"}]} for upto in range(1, 41)]
+    odd = [[("x", 1), ("y", 2)], [("y", 2), ("x", 1)], [("x", True), ("y", 2)], [("x", 1.0), ("y", 2)]]
+    rows += [{"messages": [{"role": "user", "content": [dict(pairs)]}]} for pairs in odd]
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    records = load(Traffic([path]))
+    assert [json.dumps(record.messages) for record in records] == [json.dumps(row["messages"]) for row in rows]
+    assert len({id(message) for record in records for message in record.messages}) == len(turns) + len(odd)
+    assert len({id(record.tools) for record in records if record.tools}) == 1
