@@ -211,7 +211,7 @@ def _larger_before(values: Any) -> Any:
 
     size = len(values)
     side = -(-(isqrt(size - 1) + 1) // _WORD) * _WORD
-    small = np.int16 if side * side <= 1 << 15 else np.int32
+    small: Any = np.int16 if side * side <= 1 << 15 else np.int32
     order = np.arange(side * side)  # what fills up the square is last and largest, and counts for nobody
     order[:size] = np.argsort(values, kind="stable")
     rank = np.empty(side * side, dtype=small)

@@ -73,7 +73,7 @@ class _Replay:
     def __init__(self, rows: Sequence[Row], rule: str) -> None:
         self.rows = rows
         self.rule = rule
-        self.trees: dict[tuple[str, str], Tree] = {}
+        self.trees: dict[tuple[str, str, str], Tree] = {}
         self.ends: list[Node] = []
 
     def gains(self) -> list[int]:
