@@ -24,7 +24,7 @@ from promptlint.catalog.models import model_from_config
 from promptlint.cli import cli, crash_report
 from promptlint.config import FORMATS, Settings
 from promptlint.errors import UserError
-from promptlint.frontends.jinja import tree
+from promptlint.frontends.jinja import lex, tree
 from promptlint.report import render
 from promptlint.traffic.read import Traffic
 
@@ -249,6 +249,12 @@ def test_values_that_double_themselves_are_reported(tmp_path, name):
 def test_templates_without_end(tmp_path, name, template):
     put(tmp_path, "prompts/a.j2", f"You are a helper. {template} {RULES}")
     report_of(tmp_path)
+
+
+def test_a_template_of_tags_alone_is_named_and_not_read(tmp_path, monkeypatch):
+    put(tmp_path, "prompts/a.j2", "You are a helper. " + "{{ x }} " * 600_000)
+    monkeypatch.setattr(lex, "environment", None)
+    assert "more than 50,000 tags" in reasons(report_of(tmp_path))
 
 
 def test_a_template_that_includes_itself_twice_is_parsed_once(tmp_path, monkeypatch):
