@@ -45,6 +45,8 @@ _ANSWER = re.compile(
     re.IGNORECASE,
 )
 _GO = re.compile(r"\W*(?:(?:please|now|let's|you may)\W+)*(?:begin|start|go)\W*", re.IGNORECASE)
+_THINK = re.compile(r"\b(?:let's|let us)\b[^.!?\n]*\bstep[ -]by[ -]step\W*\Z", re.IGNORECASE)
+"""The sentence that starts a chain of thought, at the end of a text."""
 _END_MARK = re.compile(r"[ \t]*(?:[=\-*#~<\[]+[ \t]*(?:/|end\b).*|end of .{1,40})", re.IGNORECASE)
 _NAMED_END = re.compile(r"^[ \t]*\W+end(?: of)?[ \t]+(\w[\w \t]*)\W*$", re.IGNORECASE | re.MULTILINE)
 _ANAPHOR = re.compile(
@@ -148,7 +150,9 @@ class Prose:
         """What may end a text so that the model takes over: a cue, also one with a value in it, a heading with nothing below it, "Begin!"."""
         if self.is_bare(line) or self.is_labelled(line):
             return False
-        return (self.is_header(line) and len(_WORD.findall(line)) <= MAX_LAST_CUE_WORDS) or bool(_GO.fullmatch(line))
+        return (self.is_header(line) and len(_WORD.findall(line)) <= MAX_LAST_CUE_WORDS) or bool(
+            _GO.fullmatch(line) or _THINK.match(line.strip())
+        )
 
     def is_header(self, line: str) -> bool:
         """A line that says what follows it."""
@@ -189,6 +193,7 @@ def to_the_end(prose: Prose, move: Move) -> Move | None:
     lines = [line for line in prose.masked[move.goal :].split("\n") if line.strip()]
     closing = bool(lines) and (prose.is_cue(lines[-1], MAX_LAST_CUE_WORDS) or prose.is_last_cue(lines[-1]))
     answered = any(_ANSWER.fullmatch(line) for line in lines)
+    closing = closing or _THINK.search(prose.masked) is not None
     if closing or answered or _MARKUP.search(prose.masked, move.goal):
         return None
     return replace(move, goal=len(prose.text))
@@ -491,7 +496,10 @@ def _answer_line(prose: Prose, line: int) -> int:
 
 
 def _before_cue(prose: Prose, goal: int) -> int:
-    """Ahead of a cue that ends the last line ("... Summary:")."""
+    """Ahead of a cue that ends the last line ("... Summary:", "... Let's think step by step.")."""
+    think = _THINK.search(prose.masked)
+    if think is not None:
+        return len(prose.masked[: think.start()].rstrip())
     stops = list(_STOP.finditer(prose.masked.rstrip()))
     if not stops:
         return goal

@@ -96,6 +96,8 @@ def test_what_would_no_longer_make_sense_stays(text):
         (f"Context:\n@\n\n{RULES}\n\nText: @\nRESPONSE:\n[<types>]", "Text: @\nRESPONSE:\n[<types>]"),
         (f"Context:\n@\n\n{RULES}\n\n---Example questions---\n", "---Example questions---"),
         (f"Context:\n@\n\n{RULES}\n\nPlease begin!", "Please begin!"),
+        (f"Context:\n@\n\n{RULES} Let's think step by step.", "Let's think step by step."),
+        (f"Context:\n@\n\n{RULES}\n\nLet's work this out step by step:", "Let's work this out step by step:"),
         (
             f"Context:\n@\n\n{RULES}\n\nPut what you would like to tell the customer of this shop into the form below:\n@\n\nGo!",
             "Go!",
@@ -106,7 +108,10 @@ def test_a_question_and_its_cue_stay_last(text, behind):
     assert _moved(text) == ("Context:\n@", behind)
 
 
-@pytest.mark.parametrize("cue", ["Answer:", "Please begin!", "Your move, choose from (@) or q to quit:"])
+@pytest.mark.parametrize(
+    "cue",
+    ["Answer:", "Please begin!", "Be kind. Let us think step by step.", "Your move, choose from (@) or q to quit:"],
+)
 def test_nothing_moves_behind_the_words_that_leave_the_turn_to_the_model(cue):
     text = f"Score: @\n\n{RULES}\n\nBoard:\n@\n\n{cue}"
     slots = [(index, index + 1) for index, char in enumerate(text) if char == "@"]
