@@ -8,7 +8,7 @@ not run. Where both sides name a hit rate, both are printed: no speed counts tha
 - `check`: pcdlint, on TREE or on a tree of generated programs (`bench_check.py` says more);
 - `simulate` on text: kvlint, which tokenises with a tokenizer from transformers. Its Python trains a small one, because none may be fetched here;
 - `simulate` on block hashes, and its curve over capacities: llmtrafficlens (a whole curve, one pass) and kvcache-simulator (given capacities);
-- text against tokenising alone (`bench_text.py`, where PROMPTLINT_DATA names the data).
+- text against tokenising alone (`bench_text.py`; conversations only where PROMPTLINT_DATA names the data).
 """
 
 from __future__ import annotations
@@ -221,10 +221,9 @@ def main() -> int:
     print(told[0])
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        text = part("bench_text.py") if os.environ.get("PROMPTLINT_DATA") else iter(["text against the tokenizer alone: not run, PROMPTLINT_DATA is not set"])  # fmt: skip
         parts = {
             "check": part("bench_check.py", *([given.tree] if given.tree else [])),
-            "text": text,
+            "text": part("bench_text.py"),
             "simulate": on_text(folder, given.rounds),
             "curve": on_hashes(folder, given.requests, given.rounds),
         }

@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - it prints its results
-"""`simulate` on text against tokenising every rendered prompt, in CPU seconds of one process; run by hand: `PROMPTLINT_DATA=DIR python tests/benchmarks/bench_text.py`.
+"""`simulate` on text against tokenising every rendered prompt, in CPU seconds of one process; run by hand: `[PROMPTLINT_DATA=DIR] python tests/benchmarks/bench_text.py`.
 
 Two kinds of traffic: the tau airline conversations, of which 97 % are shared, and text without repetition (the Python files of the standard library, one a prompt).
 Each ratio is the time to tokenise all rendered prompts with the embedded tokenizer over the time of the whole command (reading, rendering, tokenising, caching,
@@ -99,6 +99,8 @@ def main() -> int:
                 Path(data, "tau_airline_tools.json"),
             )
             traffic["tau airline"] = named
+        else:
+            print("tau airline: not run, PROMPTLINT_DATA is not set")
         for name, given in traffic.items():
             alone, whole = ratio(*given)
             kept = kept and alone / whole >= PROMISED[name]
