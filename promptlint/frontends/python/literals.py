@@ -62,8 +62,8 @@ def string_end(text: str, start: int) -> int | None:
 def strings_and_comments(text: str) -> Iterator[tuple[int, int]]:
     """First offset of each string token (with its prefix) and comment of a program, and the offset behind it; up to a string that does not end.
 
-    The standard library's `tokenize` would know them too. From Python 3.12 on it reads with C code that ends the process, or raises SystemError, on some
-    texts that are no programs, and it refuses syntax that is newer than itself.
+    The standard library's `tokenize` would know them too. From Python 3.12 on it reads with C code that raises SystemError on some texts that are no
+    programs (python/cpython#140576), and it refuses syntax that is newer than itself.
     """
     at = 0
     while (opening := _STRING_OR_COMMENT.search(text, at)) is not None:
