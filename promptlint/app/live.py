@@ -2,11 +2,12 @@
 
 A `Live` keeps the readings of the last look. The next look reads again what changed and what is known to depend on it (`quick`), or everything
 (`quick=False`), and then finds the same as `promptlint check`. A quick look may miss what a change does to call sites of other files that only pass through the
-changed one; the full look that follows in a pause says it.
+changed one, and to functions in which there was no prompt before and which are written as before; the full look that follows in a pause says it.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from promptlint.report import model
 from promptlint.source import SourceFile
 
 __all__ = ["Live", "Look", "Stopped"]
+
+TIDIED_AFTER = 20  # quick looks after which the garbage of all of them is collected, where no full look came between
 
 
 class Stopped(Exception):
@@ -63,6 +66,7 @@ class Live:
         self._described: dict[tuple[int, str], CallSite] = {}
         self._alone: dict[str, Reading] = {}
         self._alone_sources: dict[str, SourceFile | None] = {}
+        self._untidied = 0  # quick looks since garbage was collected
 
     def fork(self) -> Live:
         """A copy that may look at other texts without a trace here."""
@@ -126,7 +130,21 @@ class Live:
             result = run(reading, rules, assumptions, self._sites(reading, assumptions))
             going()
             analysis = Analysis(project, discovery, reading, result, assumptions, rules)
-            return Look(checking.report_of(settings, request, analysis), analysis, not quick)
+            look = Look(checking.report_of(settings, request, analysis), analysis, not quick)
+            self._set_aside(quick=quick)
+            return look
+
+    def _set_aside(self, *, quick: bool) -> None:
+        """Take what a look leaves out of the collector's sight: nearly all of it stays until the next look, and to go through it takes longer than a look may.
+
+        The garbage among it is collected at a full look, for which nobody waits.
+        """
+        self._untidied += 1
+        if not quick or self._untidied > TIDIED_AFTER:
+            gc.unfreeze()
+            gc.collect()
+            self._untidied = 0
+        gc.freeze()
 
     def _sites(self, reading: Reading, assumptions: Assumptions) -> tuple[CallSite, ...]:
         """The call sites; of a prompt that is the very same as before, the one of before with all that was computed for it."""

@@ -43,6 +43,13 @@ class FunctionInfo:
         return self.node.lineno, self.node.end_lineno or self.node.lineno
 
     @property
+    def text(self) -> str:
+        """The source of its lines, decorators included."""
+        source = self.module.source
+        first = min([self.node.lineno, *(one.lineno for one in getattr(self.node, "decorator_list", ()))])
+        return source.text[source.offset(first, 1) : source.offset(self.lines[1] + 1, 1)]
+
+    @property
     def is_generator(self) -> bool:
         """Whether the body yields."""
         return id(self.node) in self.module.generators
@@ -292,10 +299,11 @@ class Index:
 
     def functions_named(self, name: str) -> list[FunctionInfo]:
         """Functions and methods of the parsed files with a name."""
-        for module in itertools.islice(self._modules.values(), self._named_at, None):
-            for info in module.functions if module is not None else ():
-                self._named.setdefault(info.name, []).append(info)
-        self._named_at = len(self._modules)
+        if self._named_at < len(self._modules):
+            for module in itertools.islice(self._modules.values(), self._named_at, None):
+                for info in module.functions if module is not None else ():
+                    self._named.setdefault(info.name, []).append(info)
+            self._named_at = len(self._modules)
         return self._named.get(name, [])
 
     @property

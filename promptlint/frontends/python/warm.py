@@ -2,7 +2,9 @@
 
 A reading is a series of steps: each function that may build a prompt, each file's hooks, statements and literals. `Memory` keeps what each step
 gave, with the tree that it was found in and the files that its prompts mention. A file that was parsed anew has new trees, so its steps are taken again, and
-so are those of other files whose prompts mention it. What only passes through the changed file is not noticed; `forget` makes the next reading a whole one.
+so are those of other files whose prompts mention it. A function that gave no prompt and reads as before is taken to give none again, wherever it stands now:
+most functions that may build a prompt build none, and of nothing no place need be read anew. What only passes through a changed file or function is not noticed;
+`forget` makes the next reading a whole one.
 
 A file counts as unchanged when the project gives the very same `SourceFile` for it.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +45,18 @@ class _Kept:
     steps: int
     mentions: frozenset[str]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the step said nothing."""
+        return not (self.drafts or self.names or self.unread)
+
 
 @dataclass(slots=True)
 class Memory:
     """The steps of the last reading, by what they are. `going` is called before each step that is taken, and may raise to end the reading."""
 
     kept: dict[tuple[Any, ...], _Kept] = field(default_factory=dict)
+    empty: dict[tuple[Any, ...], _Kept] = field(default_factory=dict)  # of functions that gave nothing, by their names
     changed: frozenset[str] = frozenset()
     now: dict[tuple[Any, ...], _Kept] = field(default_factory=dict)
     going: Callable[[], None] = lambda: None
@@ -56,7 +64,7 @@ class Memory:
     def step(self, interpreter: Interpreter, kind: str, owner: Module | FunctionInfo, run: Callable[[], None]) -> None:
         """Take a step, or give what it gave before. The same step may come several times in one reading."""
         key = self._key(kind, owner)
-        known = self.kept.get(key)
+        known = self.kept.get(key) or self._empty(key, owner)
         if known is not None and known.owner is owner and known.mentions.isdisjoint(self.changed):
             _replay(interpreter, known)
         else:
@@ -64,11 +72,39 @@ class Memory:
             known = _taken(interpreter, owner, run)
         self.now[key] = known
 
+    def _empty(self, key: tuple[Any, ...], owner: Module | FunctionInfo) -> _Kept | None:
+        """The step of a function that gave nothing when it last read so; None where there was none."""
+        if not isinstance(owner, FunctionInfo):
+            return None
+        known = self.empty.get(_named(key, owner))
+        if known is None or not isinstance(known.owner, FunctionInfo) or known.owner.text != owner.text:
+            return None
+        return replace(known, owner=owner, entered=frozenset())
+
+    def finish(self) -> None:
+        """The reading is complete: its steps count from now on."""
+        self.kept, self.now = self.now, {}
+        self.empty = {
+            _named(key, kept.owner): kept
+            for key, kept in self.kept.items()
+            if kept.is_empty and isinstance(kept.owner, FunctionInfo)
+        }
+
+    def forget(self) -> None:
+        """The next reading takes every step."""
+        self.kept, self.empty = {}, {}
+
     def _key(self, kind: str, owner: Module | FunctionInfo) -> tuple[Any, ...]:
         number = 0
         while (key := (kind, id(owner), number)) in self.now:
             number += 1
         return key
+
+
+def _named(key: tuple[Any, ...], owner: FunctionInfo) -> tuple[Any, ...]:
+    """What stays of the key of a function's step when its file is parsed anew."""
+    kind, _, number = key
+    return kind, owner.module.path, owner.qualname, number
 
 
 def _taken(interpreter: Interpreter, owner: Module | FunctionInfo, run: Callable[[], None]) -> _Kept:
@@ -140,7 +176,7 @@ class Warm:
     def fork(self) -> Warm:
         """A copy that may read other texts without a trace here."""
         other = copy.copy(self)
-        other.memory = Memory(dict(self.memory.kept))
+        other.memory = Memory(dict(self.memory.kept), dict(self.memory.empty))
         other.files = dict(self.files)
         other.sights = dict(self.sights)
         other.worth = dict(self.worth)
@@ -149,7 +185,7 @@ class Warm:
 
     def forget(self) -> None:
         """Take every step again at the next reading. Trees of unchanged files are kept."""
-        self.memory.kept = {}
+        self.memory.forget()
 
     def index(self, project: Project) -> Index:
         """The index for the next reading, with the trees of the files that are as they were."""
@@ -166,7 +202,7 @@ class Warm:
 
     def finish(self, project: Project) -> None:
         """The reading is complete: its steps count from now on."""
-        self.memory.kept, self.memory.now = self.memory.now, {}
+        self.memory.finish()
         alive = {id(draft) for kept in self.memory.kept.values() for draft in kept.drafts}
         self.sights = {key: row for key, row in self.sights.items() if key in alive}
         self._sources = project.read_so_far()
