@@ -184,7 +184,7 @@ _WORDS = load_conversations()
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _NOTED = frozenset(
     {
-        *_SCOPES, ast.Import, ast.ImportFrom, ast.Dict, ast.Attribute, ast.Name, ast.Call, ast.Subscript, ast.For, ast.AsyncFor, ast.comprehension,
+        *_SCOPES, ast.Import, ast.ImportFrom, ast.Dict, ast.Attribute, ast.Call, ast.Subscript, ast.For, ast.AsyncFor, ast.comprehension,
         ast.Delete, ast.ListComp, ast.Return, ast.Assign, ast.AnnAssign, ast.AugAssign,
     }
 )  # fmt: skip
@@ -214,6 +214,10 @@ class _Reader:
         while stack:
             node, scope = stack.pop()
             kind = type(node)
+            if kind is ast.Name:  # a third of all nodes, and nothing stands beneath them
+                if type(node.ctx) is ast.Load:  # type: ignore[attr-defined]
+                    self._facts[scope].loads.setdefault(node.id, []).append(node)  # type: ignore[attr-defined, arg-type]
+                continue
             if kind in noted:
                 self._note(node, scope)
                 if kind in _SCOPES:
@@ -271,8 +275,6 @@ class _Reader:
                 name = _dotted(node)
                 if name:
                     facts.loads.setdefault(name, []).append(node)
-            case ast.Name(ctx=ast.Load()):
-                facts.loads.setdefault(node.id, []).append(node)
             case ast.Call():
                 self._note_call(node, scope)
             case ast.Subscript():
