@@ -233,7 +233,9 @@ class Requests:
     def _refuse(self, record: Record, reason: str, where: str = "") -> None:
         self.problems.append(Problem(record.place.file, record.place.line, reason, where))
 
-    _note = _refuse
+    def _note(self, record: Record, reason: str, where: str) -> None:
+        """What is odd about a record that is used all the same."""
+        self.problems.append(Problem(record.place.file, record.place.line, reason, where, lost=False))
 
     def _request(self, record: Record, chains: Chains, unknown: _Unknown) -> Request | BlockRequest:
         labels = _labels(record.namespace, record.model, record.call_site)

@@ -192,7 +192,9 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
                 found = run(traffic, given, progress, tree=output_format == "html")
     warn(unused(found.report.engine, named))
     warn(stale(found.report.engine, given, dt.datetime.now(tz=dt.UTC).date()))
-    warn([str(problem) for problem in found.problems])
+    warn(
+        [str(problem) for problem in sorted(found.problems, key=lambda one: not one.lost)]
+    )  # what was lost comes first
     if output_format == "html":
         from promptlint.report.html.simulate import simulate
 

@@ -281,5 +281,5 @@ def _repeated(pieces: Sequence[Piece]) -> list[Problem]:
         first = known.setdefault(name, row.place)
         if first is not row.place and first != row.place:
             where = f"line {first.line}" if first.file == row.place.file else str(first)
-            found.append(Problem(row.place.file, row.place.line, repeats_id(where), "id"))
+            found.append(Problem(row.place.file, row.place.line, repeats_id(where), "id", lost=False))
     return found

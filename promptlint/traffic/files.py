@@ -32,6 +32,7 @@ _STEP = 1 << 20  # bytes of a file that is read whole, at a time
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's name for: a gzip header, and the largest window
 _GZIP_STEP = 1 << 12  # bytes; what is fed together with damage is lost with it
+_ZSTD_STEP = 1 << 11  # bytes; they may become 64 MB
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
@@ -77,7 +78,7 @@ class Source:
         if magic[:2] == _GZIP:
             return _Decompressed(_Gzip(stream), stream)
         if magic == _ZSTD:
-            return _Decompressed(_zstd(stream), stream)
+            return _Decompressed(_Zstd(stream), stream)
         return stream
 
 
@@ -123,13 +124,37 @@ class _Decompressed(io.BufferedReader):
         self._below.close()
 
 
-def _zstd(stream: IO[bytes]) -> IO[bytes]:
-    try:
-        import zstandard
-    except ImportError:
-        raise Broken("zstd: install promptlint-cache[zstd] to read it") from None
-    reader: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
-    return reader
+class _Zstd(io.RawIOBase):
+    """Zstandard frames, one after the other. The library's reader takes a truncated file for a whole one."""
+
+    def __init__(self, below: IO[bytes]) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise Broken("zstd: install promptlint-cache[zstd] to read it") from None
+        self._below = below
+        self._begin = zstandard.ZstdDecompressor().decompressobj
+        self._frame = self._begin()
+        self._out = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._out:
+            data: bytes = self._frame.unused_data if self._frame.eof else b""
+            data = data or self._below.read(_ZSTD_STEP)
+            if not data and self._frame.eof:
+                return 0
+            if not data:
+                raise EOFError("compressed file is truncated")
+            if self._frame.eof:
+                self._frame = self._begin()
+            self._out = memoryview(self._frame.decompress(data))
+        count = min(len(buffer), len(self._out))
+        buffer[:count] = self._out[:count]
+        self._out = self._out[count:]
+        return count
 
 
 def _faults() -> tuple[type[BaseException], ...]:

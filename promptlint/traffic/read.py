@@ -31,16 +31,19 @@ from promptlint.traffic.record import Place, Record, Unreadable
 __all__ = ["Problem", "Traffic", "load", "splits_into_lines"]
 
 _SNIFF = 1 << 16
+_JSON_LINES = re.compile(r"\.(jsonl|ndjson)(\.(gz|zst))?$", re.IGNORECASE)
+"""Names of files that promise a record on every line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that could not be read. `field` is the path within the record, or empty; `line` is 1-based."""
+    """Something that could not be read. `field` is the path within the record, or empty; `line` is 1-based. Where it is not `lost`, it was used all the same."""
 
     file: str
     line: int
     reason: str
     field: str = ""
+    lost: bool = True
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}"
@@ -148,7 +151,7 @@ class Traffic:
             if _looks_like_json(data.lstrip()):
                 self.problem(place, _json_reason(error))
                 return ()
-            return self._logged(place, data, wanted)
+            return self._logged(place, data, wanted, every=_JSON_LINES.search(place.file) is not None)
         return self._object(value, place, wanted) if type(value) is dict else self._values(value, place, wanted)
 
     def _document(self, source: Source, first: bytes, rest: bytes, wanted: Format | None) -> Iterator[Record]:
@@ -196,8 +199,8 @@ class Traffic:
         except RecursionError:
             self.problem(place, "nested too deeply")
 
-    def _logged(self, place: Place, data: bytes, wanted: Format | None) -> Iterator[Record]:
-        """A line of a text log."""
+    def _logged(self, place: Place, data: bytes, wanted: Format | None, *, every: bool = False) -> Iterator[Record]:
+        """A line of a text log. Where `every` line should be a record, one that is none is a problem."""
         from promptlint.traffic.readers import server_logs
 
         try:
@@ -205,8 +208,10 @@ class Traffic:
         except Unreadable as error:
             self.problem(place, error.reason, error.field)
             return
+        if row is None and every:
+            self.problem(place, "not a line of JSON, nor of a log that promptlint reads")
         if row is None:
-            self.skipped += 1
+            self.skipped += not every
             return
         yield from self._object(row, place, wanted)
 

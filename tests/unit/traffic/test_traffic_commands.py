@@ -128,6 +128,43 @@ def test_gzip_zstd_and_standard_input(tmp_path):
     assert json.loads(done.stdout)["messages"] == S.MESSAGES
 
 
+def test_zstd_frames_and_a_truncated_one(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    rows = [json.dumps({"prompt": f"prompt {number}"}).encode() + b"\n" for number in range(3000)]
+    frames = [
+        zstandard.compress(b"".join(rows[:1000])),
+        b"\x50\x2a\x4d\x18\x04\0\0\0skip",
+        zstandard.compress(b"".join(rows[1000:])),
+    ]
+    (tmp_path / "whole.jsonl.zst").write_bytes(b"".join(frames))
+    traffic = Traffic([tmp_path / "whole.jsonl.zst"])
+    assert [record.prompt for record in traffic] == [f"prompt {number}" for number in range(3000)]
+    assert traffic.problems == []
+    (tmp_path / "cut.jsonl.zst").write_bytes(b"".join(frames)[:-30])
+    traffic = Traffic([tmp_path / "cut.jsonl.zst"])
+    assert len(list(traffic)) >= 1000
+    assert [one.reason for one in traffic.problems] == ["compressed file is truncated"]
+
+
+def test_a_line_that_is_no_json_is_a_problem_where_the_name_promises_json(tmp_path):
+    text = json.dumps({"prompt": "one"}) + "\n\0\0\0\n" + '"content": "cut"}]}\n' + json.dumps({"prompt": "two"}) + "\n"
+    for name, problems, skipped in (("log.jsonl", [2, 3], 0), ("server.log", [], 2)):
+        (tmp_path / name).write_text(text)
+        traffic = Traffic([tmp_path / name])
+        assert [record.prompt for record in traffic] == ["one", "two"]
+        assert ([one.line for one in traffic.problems], traffic.skipped) == (problems, skipped)
+
+
+def test_what_was_lost_is_said_before_what_is_only_odd(tmp_path):
+    rows = [json.dumps({"prompt": "one", "id": "same"})] * 60
+    (tmp_path / "log.jsonl").write_text("\n".join([*rows, '{"prompt": "cut']))
+    done = CliRunner().invoke(cli, ["simulate", str(tmp_path / "log.jsonl")])
+    assert done.exit_code == 0
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert "log.jsonl:61: not valid JSON" in warnings[0]
+    assert "repeats the id" in warnings[1]
+
+
 def test_a_truncated_gzip_gives_all_lines_before_the_break(tmp_path):
     rows = "".join(S.line({"prompt": f"{n} {os.urandom(40).hex()}"}) for n in range(2000))
     data = gzip.compress(rows.encode())
