@@ -55,7 +55,8 @@ class Item:
     append-only history, whose old part is sent again unchanged. `governing` is the highest volatility at or before it: what must be equal for the
     part to be reused. `tokens` are expected tokens; 0 for guards and for the list of a loop whose body is shown. `arms` are the
     (choice, arm) pairs that it stands in. `append`: an append-only history. `over`: the loop's list, for parts of a loop's body.
-    `choice`: for a guard, the number of the choice that it decides. `alone`: `own` without the guards of the arms.
+    `choice`: for a guard, the number of the choice that it decides. `alone`: `own` without the guards of the arms. `messages`: it stands in a
+    loop that gives whole messages, or is the list of one.
     """
 
     index: int
@@ -72,6 +73,7 @@ class Item:
     guards: tuple[Guard, ...] = ()
     choice: int = -1
     alone: Volatility = Volatility.STATIC
+    messages: bool = False
 
     def own_seen_from(self, item: Item) -> Volatility:
         """How long the part stays the same for requests in which `item` is there too: a condition that both stand under has been met."""
@@ -101,7 +103,8 @@ class Item:
     @property
     def is_conversation(self) -> bool:
         """Whether it is an append-only history of messages, not one that is printed in the middle of a text."""
-        return self.append and not (self.block and any(isinstance(each, Text) for each in self.block.segments))
+        printed = self.block is not None and any(isinstance(each, Text) for each in self.block.segments)
+        return self.append and (self.messages or not printed)
 
     @property
     def confidence(self) -> Confidence:
@@ -249,6 +252,7 @@ class _Context:
     times: int = 1
     append: bool = False
     element_tokens: int = 0  # of all elements of the loop's list together, for each slot of the body that prints them
+    messages: bool = False
 
 
 class _Walker:
@@ -293,6 +297,7 @@ class _Walker:
                 context.guards,
                 choice,
                 alone,
+                context.messages,
             )
         )
         return governing
@@ -312,7 +317,7 @@ class _Walker:
             else:
                 self.block, self.block_index = _first_block(node.body), self.block_index + 1
                 slots = [hole for block in blocks_of(node.body) for hole in holes_of(block.segments)]
-                before, inner = self.loop(node, slots, before, context)
+                before, inner = self.loop(node, slots, before, replace(context, messages=True))
                 self.block = None
                 before = max(before, self.blocks(node.body, before, inner))
         return before
@@ -403,6 +408,7 @@ class _Walker:
                 context.times,
                 context.append,
                 context.element_tokens,
+                context.messages,
             )
             if arm and isinstance(arm[0], Block | BlockChoice | BlockRepeat):
                 behind = self.blocks(arm, before, inner)  # type: ignore[arg-type]
@@ -428,7 +434,14 @@ class _Walker:
             self.add(over, self.assumptions.profile.size(over), Volatility.SESSION, before, context, append=True)
             before = max(before, over.volatility, Volatility.TURN)
             return before, _Context(
-                context.arms, context.guards, context.floor, context.over_floor, over, 1, append=True
+                context.arms,
+                context.guards,
+                context.floor,
+                context.over_floor,
+                over,
+                1,
+                append=True,
+                messages=context.messages,
             )
         size = self.assumptions.profile.size(over)
         elements = [slot for slot in slots if _is_element(slot, over)]
@@ -443,6 +456,7 @@ class _Walker:
             context.times * self.assumptions.profile.repeats,
             context.append,
             size // len(elements) if elements else 0,
+            context.messages,
         )
 
 

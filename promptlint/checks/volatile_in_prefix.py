@@ -264,7 +264,7 @@ def _raise(
     limit = Volatility.DAY if params.fixed_only else origin.volatility
     needed = params.min_tokens_behind * (NEWEST_MESSAGE_FACTOR if site.rendered.grows_before(item) else 1)
     movable = params.fixed_only and origin.kind not in STRONG
-    if movable and (item.is_reply or site.rendered.talks_before(item)):
+    if movable and (item.is_reply or item.messages or site.rendered.talks_before(item)):
         return
     if tokens_behind(site.rendered, item, min(limit, origin.volatility), movable=movable) < needed:
         return

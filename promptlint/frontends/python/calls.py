@@ -103,6 +103,10 @@ class Calls(Methods):
         """Whether a list holds messages."""
         raise NotImplementedError
 
+    def call_generic(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value | None:
+        """Report a prompt when the method's name and the arguments' shape say that it sends one; None when they do not."""
+        raise NotImplementedError
+
     def _note_pair(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> None:
         """A system text and a conversation that go to one call whose prompt we did not see: a conversation under its head."""
         given: dict[int | str, Value] = dict(enumerate(arguments.positional))
@@ -131,6 +135,13 @@ class Calls(Methods):
 
     def _call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         if isinstance(callee, Function):
+            if callee.receiver is not None and features_of(callee.info.node).declared:
+                # Who implements it is not known here, as on a receiver of unknown type.
+                named = Opaque(self.source_of(node.func, frame), self.span_of(node, frame), (), callee.info.name)
+                sunk = self.call_generic(named, arguments, node, frame)
+                if sunk is not None:
+                    self.sent += 1
+                    return sunk
             return self.call_function(callee.info, callee.receiver, arguments, node, frame, callee.frame)
         if isinstance(callee, Class):
             return self.instantiate(callee.info, arguments, node, frame)

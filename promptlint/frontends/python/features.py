@@ -41,11 +41,15 @@ _VERBS = (
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """`statements` counts those of the body at all levels, `text` is whether it holds text that is no log line, `calls` are last names."""
+    """`statements` counts those of the body at all levels, `text` is whether it holds text that is no log line, `calls` are last names.
+
+    `declared`: the body is left to subclasses (`...`, `pass`, `raise NotImplementedError`).
+    """
 
     statements: int
     text: bool
     calls: frozenset[str]
+    declared: bool = False
 
 
 def features_of(node: ast.AST) -> Features:
@@ -95,7 +99,17 @@ def _look(root: ast.AST) -> Features:
             else:
                 stack.append(child)
     calls.discard("")
-    return Features(statements, text, frozenset(calls))
+    return Features(statements, text, frozenset(calls), isinstance(body, list) and all(map(_is_left_out, body)))
+
+
+def _is_left_out(statement: ast.stmt) -> bool:
+    """Whether a statement says no more than that something else has to be written."""
+    if isinstance(statement, ast.Raise):
+        raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+        return raised is not None and _last(raised) == "NotImplementedError"
+    return isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    )
 
 
 def _says_little(value: ast.expr) -> bool:

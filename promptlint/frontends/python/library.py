@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from promptlint.catalog.sources import Source
+from promptlint.catalog.sources import Flow, Source
 from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.features import noun
 from promptlint.frontends.python.templates import Templates
@@ -41,6 +41,12 @@ def _known(source: Source) -> Confidence:
 
 LISTINGS = frozenset({"iterdir", "glob", "rglob"})  # methods of paths, and of nothing else
 DATES = frozenset({"datetime.datetime", "datetime.date", "datetime.time"})  # their `replace` is another
+
+
+def _is_given(flow: Flow, arguments: Arguments) -> bool:
+    """Whether a function that reads the clock only when it is asked of nothing else was given a time: `time.gmtime(created)`."""
+    at = {"all": 0}.get(flow.from_, int(flow.from_) if flow.from_.isdigit() else None)
+    return at is not None and len(arguments.positional) > at
 
 
 class Library(Templates):
@@ -97,9 +103,9 @@ class Library(Templates):
         if path in self.sdk.options:
             self.note_option(path, arguments, node, frame)
         source = self.sources.sources.get(path)
-        if source is not None:
-            return self._source(source, path, arguments, node, frame)
         flow = self.sources.flows.get(path)
+        if source is not None and not (flow is not None and _is_given(flow, arguments)):
+            return self._source(source, path, arguments, node, frame)
         if flow is not None or path in self.sources.barriers:
             return self._flow(path, arguments, node, frame)
         if path.rsplit(".", 1)[-1] in {"fromkeys", "defaultdict", "OrderedDict", "Counter"}:
