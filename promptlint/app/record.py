@@ -34,9 +34,10 @@ def record(request: Request) -> Run:
 
     The command's exit status is the run's. Whatever happens to the recording, the command is not disturbed.
     """
-    file = absolute(request.file)
-    kept = _kept(file) if request.append else b""
+    file = absolute(request.file).resolve()  # at its end the file is replaced, and a link shall stay one
     _guard_foreign(file)
+    before = _kept(file)
+    kept = before if request.append else b""
     root = project_root(Path.cwd())
     key = b"" if request.keep_text else secrets.token_bytes(16)
     if key:
@@ -45,7 +46,11 @@ def record(request: Request) -> Run:
         if not request.append:
             os.truncate(file, 0)
         env = session.environment(os.environ, file, flags, root, Path.cwd(), key=key)
-        status = session.run_command(request.command, env)
+        try:
+            status = session.run_command(request.command, env)
+        except UserError:  # nothing has run, so an older recording stays
+            file.write_bytes(before) if before else file.unlink()
+            raise
         found = session.finished(file, flags, len(kept))
         if not session.replace(file, found.rows, kept):
             found.lost = True
@@ -165,7 +170,7 @@ class InProcess:
     """A recording of this process, and of workers that share its file, without a wrapper command."""
 
     def __init__(self, file: Path, *, keep_text: bool = False) -> None:
-        self.file = absolute(file)
+        self.file = absolute(file).resolve()
         self.key = b"" if keep_text else secrets.token_bytes(16)
         self.flags = ""
 

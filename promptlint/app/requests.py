@@ -163,6 +163,7 @@ class Requests:
         self.written = {}
         self._begin()
         known: dict[Hashable, Place] = {}
+        self._unanswered: dict[Hashable, Record | int] = {}
         chains = Chains(self.block_size)
         unknown = _Unknown()
         latest = float("-inf")
@@ -172,6 +173,9 @@ class Requests:
         size = 0
         for record in self.traffic:
             if record.hash_ids is None and not record.is_request:
+                if record.id in self._unanswered:
+                    self._answered(self._unanswered.pop(record.id), record)
+                    continue
                 self._refuse(record, "says only what a request cost, not what was sent")
                 continue
             if self.need_times:
@@ -188,6 +192,8 @@ class Requests:
                 if first is not record.place and first != record.place:
                     where = f"line {first.line}" if first.file == record.place.file else str(first)
                     self._note(record, repeats_id(where), "id")
+            if record.extra and not record.usage and name is not None and "recorded" in record.extra:
+                self._unanswered[name] = record
             chunk.append((record, name))
             if record.prompt is not None:
                 size += len(record.prompt)
@@ -212,10 +218,10 @@ class Requests:
             except Unreadable as error:
                 self._refuse(record, error.reason, error.field)
                 continue
-            if record.usage and record.usage_adds_up and (reported := record.usage[INPUT]):
-                self.observed[len(self._lines)] = (reported, record.usage[CACHE_READ])
-                if (written := record.usage.get(CACHE_WRITE)) is not None:
-                    self.written[len(self._lines)] = written
+            if record.usage:
+                self._observe(len(self._lines), record)
+            elif self._unanswered.get(name) is record:
+                self._unanswered[name] = len(self._lines)
             if name is not None:
                 self._names[len(self._lines)] = name
             place = record.place
@@ -225,6 +231,22 @@ class Requests:
             if self._made_of is not None:
                 self._made_of(record)
             yield made
+
+    def _answered(self, request: Record | int, answer: Record) -> None:
+        """Give what an answer's own line reports to its request: one that is still to be made, or the number of one that has been.
+
+        A recording has such lines when nobody could write its end.
+        """
+        if isinstance(request, int):
+            self._observe(request, answer)
+        else:
+            request.usage = answer.usage
+
+    def _observe(self, request: int, record: Record) -> None:
+        if record.usage_adds_up and (reported := record.usage[INPUT]):
+            self.observed[request] = (reported, record.usage[CACHE_READ])
+            if (written := record.usage.get(CACHE_WRITE)) is not None:
+                self.written[request] = written
 
     def all_problems(self) -> list[Problem]:
         """What the reader and we could not use, in file order."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
-from promptlint.report.escape import markdown, printable
+from promptlint.report.escape import printable
 from promptlint.report.model import BlockItem, CallSiteItem, CheckReport, FindingItem
 from promptlint.report.words import cost, percent
 
@@ -40,19 +41,38 @@ def _stands(site: CallSiteItem, shown: str, line: int) -> bool:
 
 
 def _finding(finding: FindingItem) -> str:
-    rows = [f"**{finding.severity}: {finding.rule}**", "", markdown(finding.message)]
+    rows = [f"**{finding.severity}: {finding.rule}**", "", _prose(finding.message)]
     price = cost(finding)
     if price:
-        rows += ["", markdown(price)]
+        rows += ["", _prose(price)]
     if finding.help:
-        rows += ["", markdown(finding.help)]
+        rows += ["", _prose(finding.help)]
     return "\n".join(rows)
+
+
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>#!|~&$]|:(?=//)|(?<=www)\.")
+"""What can begin markup, HTML, an entity, or a link that is made from bare text."""
+
+
+def _prose(text: str) -> str:
+    """A sentence of ours as Markdown: what stands between backticks as code, everything else as exactly these characters.
+
+    Backslashes and no entities, because Neovim shows entities as they are written.
+    """
+    parts = printable(text).split("`")
+    if len(parts) % 2 == 0 or not all(parts[1:-1]):  # no pairs of backticks, or runs of them, which mean something else
+        return _plain("`".join(parts))
+    return "".join(f"`{part}`" if index % 2 else _plain(part) for index, part in enumerate(parts))
+
+
+def _plain(text: str) -> str:
+    return _MARKUP.sub(r"\\\g<0>", text)
 
 
 def _site(site: CallSiteItem) -> str:
     rate = "" if site.estimated_hit_rate is None else f", estimated hit rate {percent(site.estimated_hit_rate)}"
     shared = f"{site.cacheable_prefix_tokens:,} of {site.prompt_tokens:,} tokens in the cacheable prefix{rate}"
-    return "\n".join([markdown(site.id), "", "```text", *bar(site), "```", "", shared])
+    return "\n".join([_prose(f"`{site.id}`"), "", "```text", *bar(site), "```", "", shared])
 
 
 def bar(site: CallSiteItem) -> Iterator[str]:

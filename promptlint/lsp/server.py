@@ -148,7 +148,9 @@ class Server(LanguageServer):
         for document, folder in moved:
             folder.close(document.uri)
             self.opened(document.uri, document.text, document.version, "")
-            if not folder.documents:
+            if folder.documents:
+                self.wanted[folder.root].set()
+            else:
                 self.tasks.pop(folder.root).cancel()
                 del self.folders[folder.root], self.wanted[folder.root]
 

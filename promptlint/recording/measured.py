@@ -46,6 +46,15 @@ class Varying:
     guessed: str = ""
     found_by: tuple[str, ...] = ()
 
+    @property
+    def agrees(self) -> bool:
+        """Whether the analysis of the code says of this place what was measured: it reports it, or it sees a value there that lives no longer.
+
+        Not every such value is a finding: settings never are, nor is one with nothing longer-lived behind it. A clock that changes within the day is not a date.
+        """
+        too_long = {"", "static", "day"} if self.factor == "clock" and self.shift != "day" else {"", "static"}
+        return bool(self.found_by) or self.guessed not in too_long
+
 
 @dataclass(slots=True)
 class Measurement:

@@ -532,7 +532,7 @@ def bench_request_schema() -> dict[str, Any]:
 
 
 def perturb_schema() -> dict[str, Any]:
-    """`perturb --output-format json`. `found_by` is null where no code was compared."""
+    """`perturb --output-format json`. `agrees` and `found_by` are null where no code was compared."""
     place = _exactly(
         {
             "factor": _TEXT,
@@ -548,6 +548,7 @@ def perturb_schema() -> dict[str, Any]:
             "end": _COUNT,
             "hole": _TEXT,
             "guessed": _TEXT,
+            "agrees": {"type": ["boolean", "null"]},
             "found_by": {"type": ["array", "null"], "items": _TEXT},
         }
     )

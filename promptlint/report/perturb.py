@@ -35,7 +35,9 @@ def to_json(found: Measurement) -> str:
 
 def _item(one: Varying, found: Measurement) -> dict[str, Any]:
     row = asdict(one)
-    row["found_by"] = list(one.found_by) if found.compared_with_code and one.factor else None
+    compared = found.compared_with_code and bool(one.factor)
+    row["agrees"] = one.agrees if compared else None
+    row["found_by"] = list(one.found_by) if compared else None
     return row
 
 
@@ -53,6 +55,8 @@ def to_text(found: Measurement) -> str:
         if found.compared_with_code:
             lines.append(f"  code {_said(one)}")
     lines.append("")
+    if found.compared_with_code and found.varying:
+        lines.append(_agreement(found))
     if found.without_effect:
         lines.append(f"no effect: {', '.join(found.without_effect)}")
     for one in found.noise:
@@ -71,7 +75,15 @@ def to_text(found: Measurement) -> str:
 def _said(one: Varying) -> str:
     """What the analysis of the code says of the place."""
     hole = f"`{printable(one.hole)}`, {one.guessed}; " if one.hole else ""
-    return hole + (f"reported: {', '.join(one.found_by)}" if one.found_by else "not reported")
+    if one.found_by:
+        return f"{hole}reported: {', '.join(one.found_by)}"
+    return f"{hole}agrees, no finding" if one.agrees else f"{hole}not reported"
+
+
+def _agreement(found: Measurement) -> str:
+    agreed = sum(one.agrees for one in found.varying)
+    reported = sum(bool(one.found_by) for one in found.varying)
+    return f"code: agrees on {agreed} of {_count(len(found.varying), 'place')}, of which it reports {reported}"
 
 
 def _factor(one: Varying) -> str:

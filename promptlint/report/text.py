@@ -112,21 +112,26 @@ def _place(place: Place) -> str:
 def marked(finding: FindingItem) -> tuple[str, tuple[str, str]]:
     """The source line, cut to what fits around the place, and the (indentation, marks) of the line below it.
 
-    A tab is shown as four blanks; characters that take two columns count two; a place that goes on in the next line is marked to the end of this one.
+    Characters that take two columns count two; a place that goes on in the next line is marked to the end of this one.
     """
+    head, body, tail = around(finding)
+    return (head + body + tail).rstrip(), (" " * _width(head), "^" * max(_width(body), 1))
+
+
+def around(finding: FindingItem) -> tuple[str, str, str]:
+    """The source line in three parts, cut to what fits: ahead of the place, the place, behind it. A tab is shown as four blanks."""
     line = finding.source
     start = min(max(finding.column - 1, 0), len(line))
     end = finding.end_column - 1 if finding.end_line == finding.line else len(line.rstrip())
     end = min(max(end, start + 1), max(len(line), start + 1))
     head, body, tail = (_shown(part) for part in (line[:start], line[start:end], line[end:]))
-    stripped = head.lstrip(" ")
-    head = stripped
+    head = head.lstrip(" ")
     if _width(head) + _width(body) + _width(tail) > WIDTH:
         head = head if len(head) <= WIDTH // 3 else "…" + head[-(WIDTH // 3) :]
         body = body if len(body) <= WIDTH // 2 else body[: WIDTH // 2] + "…"
         room = max(WIDTH - len(head) - len(body), 0)
         tail = tail if len(tail) <= room else tail[:room] + "…"
-    return (head + body + tail).rstrip(), (" " * _width(head), "^" * max(_width(body), 1))
+    return head, body, tail
 
 
 def _shown(text: str) -> str:

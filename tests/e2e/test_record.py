@@ -235,11 +235,88 @@ def test_the_exit_status_is_the_command_s(project):
     assert record(project, sys.executable, "app.py").returncode == 3
 
 
+def test_a_command_that_cannot_be_run_costs_no_recording(project):
+    program(project, 'httpx.post(URL, json=body("kept"))')
+    assert record(project, sys.executable, "app.py").returncode == 0
+    before = (project / "out.jsonl").read_bytes()
+    done = record(project, "no-such-command")
+    assert done.returncode == 2
+    assert done.stderr == "promptlint: error: no-such-command: cannot be run: No such file or directory\n"
+    assert (project / "out.jsonl").read_bytes() == before
+    (project / "out.jsonl").unlink()
+    assert record(project, "no-such-command").returncode == 2
+    assert not (project / "out.jsonl").exists()
+
+
+def test_a_link_stays_a_link(project):
+    program(project, 'httpx.post(URL, json=body("linked"))')
+    (project / "out.jsonl").symlink_to(project / "elsewhere.jsonl")
+    assert record(project, sys.executable, "app.py").returncode == 0
+    assert (project / "out.jsonl").is_symlink()
+    assert [row["usage"][INPUT] for row in rows(project)] == [50]
+
+
+@pytest.mark.parametrize("option", ["--keep-text", "--append"])
+def test_a_pipe_is_no_file_to_write(project, option):
+    os.mkfifo(project / "out.jsonl")
+    done = record(project, sys.executable, "-c", "", options=(option,))
+    assert done.returncode == 2
+    assert "is not a file" in done.stderr
+
+
+def test_a_fork_while_another_thread_begins_a_request(project):
+    """The thread that holds the recorder's lock does not exist in the child, which must not wait for it."""
+    program(
+        project,
+        """
+from _promptlint_recorder import exchange
+exchange._lock.acquire()  # as a thread does for a moment
+child = os.fork()
+if child == 0:
+    import signal
+    signal.alarm(20)
+    httpx.post(URL, json=body("from the child"))
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+""",
+    )
+    done = record(project, sys.executable, "app.py")
+    assert done.returncode == 0, done.stderr
+    assert [row["messages"][-1]["content"] for row in rows(project)] == ["from the child"]
+
+
 def test_a_killed_program_leaves_its_requests_and_its_signal(project):
     program(project, 'httpx.post(URL, json=body("before"))\nos.kill(os.getpid(), 9)')
     done = record(project, sys.executable, "app.py")
     assert done.returncode == -signal.SIGKILL
     assert [row["messages"][-1]["content"] for row in rows(project)] == ["before"]
+
+
+def test_when_promptlint_is_killed_too_the_file_can_be_read_as_it_is(project):
+    """Answers stand in lines of their own then: they belong to their requests, and are nothing that could not be read."""
+    program(
+        project,
+        """
+httpx.post(URL, json=body("first"))
+httpx.post(URL, json=body("second", user="flaky"))
+httpx.post(URL, json=body("third"))
+for process in (os.getppid(), os.getpid()): os.kill(process, 9)
+""",
+    )
+    assert record(project, sys.executable, "app.py").returncode == -signal.SIGKILL
+    left = (project / "out.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line).keys() == {"id", "recorded"} for line in left].count(True) == 1  # an answer without usage
+    for command in ("simulate", "diagnose"):
+        done = CliRunner().invoke(cli, [command, str(project / "out.jsonl"), "--output-format", "json"])
+        assert done.exit_code == 0
+        assert done.stderr == ""
+        report = json.loads(done.stdout)
+        assert report["requests"] == 3
+        assert not report.get("problems")
+        assert not report.get("summary", {}).get("unreadable")
+        if command == "simulate":
+            assert report["observed"]["requests"] == 2
+            assert report["observed"]["hit_rate"] == 32 / 50
 
 
 def test_a_request_that_is_killed_on_its_way_is_there(project):

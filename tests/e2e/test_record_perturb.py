@@ -117,7 +117,8 @@ def test_eight_factors_each_by_its_name_and_no_other(project):
     assert by_factor["environment"]["shift"] == "APP_STAGE"
     assert "Host: promptlint-host" in by_factor["host"]["now"]
 
-    # The analysis of the code sees the same: a hole at each place, and a finding for all but the setting, which is none by definition.
+    # The analysis of the code sees the same at each place. It reports all but the setting, which is fixed while a process runs and no finding.
+    assert all(one["agrees"] for one in found["varying"])
     assert {name: bool(one["found_by"]) for name, one in by_factor.items()} == {
         name: name != "environment" for name in order
     }

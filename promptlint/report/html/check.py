@@ -10,7 +10,7 @@ from promptlint.report.html.data import Data, estimate, plain
 from promptlint.report.html.markup import Markup, escape, join, prose, tag
 from promptlint.report.html.page import Section, details, key_figures, page, table
 from promptlint.report.model import CallSiteItem, CheckReport, FindingItem, to_json
-from promptlint.report.text import marked
+from promptlint.report.text import around
 from promptlint.report.words import count, next_steps, summary_line, tokens
 
 __all__ = ["check"]
@@ -106,11 +106,8 @@ def _site_link(finding: FindingItem, places: dict[str, str]) -> list[Any]:
 
 def _source(finding: FindingItem) -> Markup:
     """The source line with the place marked in it."""
-    line, (indent, marks) = marked(finding)
-    begin, end = len(indent), len(indent) + len(marks)
-    # Columns of the mark count wide characters twice; where there are any, the line stands alone.
-    inside = line.isascii() and begin < len(line)
-    shown = (line[:begin], tag("mark", line[begin:end], class_="was"), line[end:]) if inside else (line,)
+    head, body, tail = around(finding)
+    shown = (head, tag("mark", body, class_="was") if body else None, tail.rstrip())
     return tag("pre", tag("code", shown), tabindex="0", aria_label=f"line {finding.line}")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from promptlint.traffic.readers.base import Format, Options, as_list, as_object, kind, text_or_none
-from promptlint.traffic.record import INPUT, Place, Record, Unreadable, milliseconds, usage_of
+from promptlint.traffic.record import Place, Record, Unreadable, milliseconds, usage_of
 
 __all__ = [
     "ANTHROPIC_BATCH",
@@ -111,6 +111,10 @@ SECONDS = (1e9, 4e9)
 """As seconds these are 2001 to 2096; as milliseconds no log of today, and no trace that is shorter than eleven days."""
 
 
+_ANSWER = frozenset({"id", "usage", "recorded"})
+"""The fields of an answer's own line, which stands in a recording whose end nobody could write."""
+
+
 def record_of(body: Mapping[str, Any], place: Place, name: str, options: Options) -> Record:
     """The record of one body or canonical line. Raises Unreadable, naming the field, for what is not one."""
     record = Record(place=place, format=name, model=text_or_none(body.get("model")))
@@ -134,6 +138,10 @@ def record_of(body: Mapping[str, Any], place: Place, name: str, options: Options
     if record.parameters.get("previous_response_id"):
         record.notes += ("its prefix is kept by the server (previous_response_id), so only the new part is known",)
     return record
+
+
+def _is_answer(row: Mapping[str, Any]) -> bool:
+    return "recorded" in row and row.keys() <= _ANSWER
 
 
 def _envelope(record: Record, body: Mapping[str, Any]) -> None:
@@ -227,7 +235,7 @@ def _what_was_sent(record: Record, body: Mapping[str, Any]) -> None:
         for index, item in enumerate(record.hash_ids):
             if not isinstance(item, (int, str)) or isinstance(item, bool):
                 raise Unreadable("expected a block id", f"hash_ids[{index}]")
-    elif INPUT not in record.usage and not record.usage:
+    elif not record.usage and not _is_answer(body):
         raise Unreadable("holds no messages, prompt, token ids or hash ids")
 
 
@@ -386,9 +394,11 @@ def _read_exchange(row: Mapping[str, Any], place: Place, options: Options) -> It
 
 
 def _is_canonical(row: Mapping[str, Any]) -> bool:
-    return any(key in row for key in ("token_ids", "hash_ids", "tokens", "input_ids")) or (
-        "usage" in row and not any(key in row for key in ("object", "choices", "messages", "input"))
-    )
+    if any(key in row for key in ("token_ids", "hash_ids", "tokens", "input_ids")):
+        return True
+    if "usage" in row:
+        return not any(key in row for key in ("object", "choices", "messages", "input"))
+    return _is_answer(row)
 
 
 CANONICAL = Format("canonical", "one request a line, promptlint's own record", _is_canonical, _read_canonical)

@@ -8,7 +8,7 @@ from promptlint.app.check import Request, check
 from promptlint.config import Settings
 from promptlint.fixes.splice import apply
 from promptlint.lsp.actions import REASON, allowing
-from promptlint.lsp.hover import hover
+from promptlint.lsp.hover import _prose, hover
 from promptlint.source import SourceFile
 
 RULES = "Answer from the manual and from nothing else, and say so when it is silent. " * 40
@@ -71,10 +71,27 @@ def test_hover_shows_the_bar_and_where_the_prefix_ends(tmp_path):
     found, _ = report(tmp_path, "app.py", PYTHON)
     (item,) = found.findings
     text = hover(found, "app.py", item.line, item.column)
-    assert "tokens behind it are lost per request" in text.replace("\\", "")
+    assert "tokens behind it are lost per request" in text
+    assert f"clock `{item.expression}` in the system block" in text
+    assert "&#" not in text  # Neovim shows entities as they are written
     (site,) = found.call_sites
     assert f"{site.cacheable_prefix_tokens} of {site.prompt_tokens:,} tokens in the cacheable prefix" in text
     bar, mark = text.split("```text\n")[1].split("\n")[:2]
     assert set(bar) <= set("█▓▒░")
     assert mark.index("^") < len(bar)
     assert hover(found, "app.py", 1, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("the clock `a.now()` is *new*", "the clock `a.now()` is \\*new\\*"),
+        ("one ` alone <b>", "one \\` alone \\<b\\>"),
+        ("``` fence", "\\`\\`\\` fence"),
+        ("`a``b`", "\\`a\\`\\`b\\`"),
+        ("[x](http://a) www.b &amp; \u202e", "\\[x\\](http\\://a) www\\.b \\&amp; \\\\u202e"),
+        ("`<script>` c_d", "`<script>` c\\_d"),
+    ],
+)
+def test_prose_in_a_hover_stays_text(text, shown):
+    assert _prose(text) == shown

@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from desk_project import promptlint
@@ -21,6 +22,7 @@ from promptlint.report import advise, diagnose, model, simulate
 from promptlint.report.advise import Advice, EngineRow, LeverRow, ReasonRow, Reordering, StructuredRow, VerdictRow
 from promptlint.report.escape import printable
 from promptlint.report.html import html as check_page
+from promptlint.report.html import markup
 from promptlint.report.html.advise import advise as advise_page
 from promptlint.report.html.diagnose import diagnose as diagnose_page
 from promptlint.report.html.simulate import simulate as simulate_page
@@ -171,6 +173,35 @@ def test_marks_of_texts_of_different_length(was, now, marks):
     found = diagnosed()
     found.divergences[0] = replace(found.divergences[0], was=was, now=now)
     assert [text(mark) for mark in read(diagnose_page(found)).iter("mark")] == marks
+
+
+@pytest.mark.parametrize("ahead", ["", "\t", "x = 1; ", "名前 = ", "é" * 200, "m" * 400, "名" * 90])
+def test_the_place_is_marked_in_its_line(ahead):
+    """Also behind wide letters, and in a long line of which the beginning is left out."""
+    found = finding(source=f"{ahead}datetime.now() + rest", column=len(ahead) + 1, end_column=len(ahead) + 15)
+    code = next(read(check_page(report(found))).iter("pre"))
+    assert [text(mark) for mark in code.iter("mark")] == ["datetime.now()"]
+    assert text(code).strip().endswith("datetime.now() + rest")
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2.2 defines it."""
+    parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_letters_on_coloured_boxes_can_be_read():
+    """A contrast of 4.5 or more, which WCAG asks of small text."""
+    style = Path(markup.__file__).with_name("style.css").read_text("utf-8")
+    fills = dict(re.findall(r"\.((?:v-|h)\w+) { fill: (#[0-9a-f]{6}); }", style))
+    letters = re.search(r"^text\.on { fill: (#\w{6}); }", style, re.MULTILINE).group(1)
+    light = re.search(r"^(text\.on\.v-static.*) { fill: (#\w{6}); }", style, re.MULTILINE)
+    bright = set(re.findall(r"\.on\.([\w-]+)", light.group(1)))
+    assert len(fills) == 20
+    for name, fill in fills.items():
+        pair = sorted((luminance(fill), luminance(light.group(2) if name in bright else letters)))
+        assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, name
 
 
 def test_the_bar_of_a_prompt():

@@ -160,10 +160,17 @@ def test_a_measurement_of_perturb():
     for compared in (True, False):
         data = json.loads(perturb.to_json(replace(found, compared_with_code=compared)))
         validator("perturb").validate(data)
+        assert data["varying"][0]["agrees"] is (True if compared else None)
         assert data["varying"][0]["found_by"] == (["clock-in-prefix"] if compared else None)
         for key in data:
             assert not validator("perturb").is_valid({name: value for name, value in data.items() if name != key})
         assert not validator("perturb").is_valid({**data, "varying": [{**data["varying"][0], "extra": 1}]})
+    texts = [replace(place, found_by=(), guessed=word) for word in ("request", "process", "day", "static", "")]
+    assert [one.agrees for one in texts] == [True, True, False, False, False]
+    assert replace(place, shift="day", found_by=(), guessed="day").agrees
+    text = perturb.to_text(replace(found, varying=texts, compared_with_code=True))
+    assert "code: agrees on 2 of 5 places, of which it reports 0" in text
+    assert text.count("agrees, no finding") == 2
     hostile = replace(place, call_site="a\x1b[31m\nb", pointer="\u202e", hole="\x00")
     assert not re.search(
         r"[\x00\x1b\u202e]", perturb.to_text(replace(found, varying=[hostile], compared_with_code=True))

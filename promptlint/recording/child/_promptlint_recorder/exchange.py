@@ -36,6 +36,16 @@ _MOST_RECENT = 512
 _started = f"{int(clock() * 1000):x}"
 
 
+def _free_lock() -> None:
+    """In a forked process the thread that may have held the lock does not exist, so nobody would ever free it."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_lock)
+
+
 def guard(function: Any, *arguments: Any) -> Any:
     """Run a part of the recorder; its errors are noted and give None."""
     try:
