@@ -11,7 +11,7 @@ from promptlint.catalog.providers import provider_at
 from promptlint.catalog.sdk import Argument, Generic, Sink
 from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.files import Files
-from promptlint.frontends.python.index import FunctionInfo, Module
+from promptlint.frontends.python.index import FunctionInfo, Module, last_name
 from promptlint.frontends.python.text import Segments, static_text
 from promptlint.frontends.python.values import (
     Alt,
@@ -78,6 +78,16 @@ _CONTENT_KEYS = ("content", "parts", "text")
 UNKNOWN_LIFETIME = "?"  # of a marker whose lifetime is a value
 
 
+_COUNTING = frozenset({"count", "num", "number", "estimate", "len"})
+_MEASURING = frozenset({"tokenize", "embed", "aembed", "embedding", "embeddings"})
+
+
+def _only_measures(name: str) -> bool:
+    """Whether a function of this name counts the tokens of a text, or makes a vector of it (`num_tokens_from_string`, `embed_query`)."""
+    spoken = set(words(name))
+    return bool(spoken & _MEASURING) or ("tokens" in spoken and bool(spoken & _COUNTING))
+
+
 @dataclass(slots=True, eq=False)
 class Draft:
     """A prompt as one evaluation saw it. `chain` are the functions from the entry to the sink with the span of the call inside each."""
@@ -107,7 +117,9 @@ class Sinks(Files):
         self._constants_of = -1
 
     def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
-        """Remember a text or list that goes where we cannot follow."""
+        """Remember a text or list that goes where we cannot follow; what is only counted or embedded is not sent to a model that answers."""
+        if isinstance(node, ast.Call) and _only_measures(last_name(node.func)):
+            return
         if not self.silent and len(self.stack) == 1 and isinstance(value, Str | List | Dict):
             self.loose.append((value, node, frame))
 
