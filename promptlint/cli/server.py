@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
 @settings_options
 @click.option("--log-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the log there, not to stderr.")
 @click.option("--verbose", is_flag=True, help="Log every message of the protocol.")
-def command(log_file: Path | None, verbose: bool, **given: Any) -> int:
+def command(log_file: Path | None, verbose: bool, **given: Any) -> NoReturn:
     """Speak the language server protocol over stdin and stdout. Needs the extra `lsp`.
 
     The options are those of check and go before each project's own configuration.
     """
-    import logging
-
     if importlib.util.find_spec("pygls") is None:
         raise UserError("the language server needs pygls: pip install 'promptlint-cache[lsp]'")
     from promptlint.lsp.server import Server
@@ -45,8 +44,21 @@ def command(log_file: Path | None, verbose: bool, **given: Any) -> int:
 
     server = Server(load)
     reading, writing = _channel()
-    server.start_io(reading, writing)
-    return 0
+    status: Any = 0
+    try:
+        server.start_io(reading, writing)
+    except SystemExit as end:
+        status = end.code
+    _leave(status if isinstance(status, int) else 0)
+
+
+def _leave(status: int) -> NoReturn:
+    """End at once. A look at a large project may be under way on its thread, for which Python would wait, and nobody wants its result any more.
+
+    All that a look writes appears whole or not at all.
+    """
+    logging.shutdown()
+    os._exit(status)
 
 
 def _channel() -> tuple[Any, Any]:

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -312,3 +314,48 @@ def test_buffers_without_a_file_files_elsewhere_and_a_broken_configuration(tmp_p
         assert [row.code for row in await editor.diagnostics(buffer)] == ["clock-in-prefix"]
 
     session(work)
+
+
+SLOW = """
+import sys, time
+from promptlint.lsp.folder import Folder
+def look(self, *, quick):
+    print("looking", flush=True)
+    time.sleep(1000)
+Folder.look = look
+from promptlint.cli import main
+sys.argv = ["promptlint", "server"]
+main()
+"""
+
+
+@pytest.mark.parametrize("goodbye", [True, False])
+def test_the_end_does_not_wait_for_a_look(desk, goodbye):
+    """An editor that leaves, or is gone without a word, leaves no process behind that reads a large project to its end."""
+    path = desk / "support" / "desk.py"
+    item = {"uri": path.as_uri(), "languageId": "python", "version": 1, "text": path.read_text("utf-8")}
+    server = subprocess.Popen(
+        [sys.executable, "-c", SLOW], cwd=desk, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+    def say(method, params=None, **more):
+        data = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode()
+        server.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
+        server.stdin.flush()
+
+    try:
+        say("initialize", {"capabilities": {}, "processId": None, "rootUri": desk.as_uri()}, id=1)
+        say("initialized", {})
+        say("textDocument/didOpen", {"textDocument": item})
+        assert server.stderr.readline() == b"looking\n"
+        if goodbye:
+            say("shutdown", id=2)
+            say("exit")
+        server.stdin.close()
+        assert server.wait(WAIT) == 0
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+        server.stderr.close()
