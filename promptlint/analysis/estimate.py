@@ -166,11 +166,12 @@ def _behind_history(item: Item) -> Volatility:
 def tokens_behind(rendered: Rendered, item: Item, volatility: Volatility, *, movable: bool = False) -> int:
     """Tokens rendered after the item that live longer than `volatility`: fixed text, stable holes, append-only history.
 
-    `movable`: of them, what would be reused if the item stood last. That is neither the conversation, which belongs to the item's own request, nor what
-    follows it, nor the words between the elements of a list that the item is one of.
+    `movable`: of them, the fixed text that would be reused if the item stood last. That is neither the conversation, which belongs to the item's own request, nor
+    what follows it, nor the words between the elements of a list that the item is one of.
     """
     after = _movable(rendered, item, volatility) if movable else rendered.after(item)
-    return sum(other.tokens for other in after if other.own_seen_from(item) < volatility)
+    longer = (other for other in after if other.own_seen_from(item) < volatility)
+    return sum(other.tokens for other in longer if not movable or other.is_text)
 
 
 def _movable(rendered: Rendered, item: Item, volatility: Volatility) -> Iterator[Item]:
@@ -181,8 +182,22 @@ def _movable(rendered: Rendered, item: Item, volatility: Volatility) -> Iterator
             yield other
 
 
-def cost_of(rendered: Rendered, item: Item, volatility: Volatility, *, movable: bool = False) -> Cost:
-    """What it costs that a value of this volatility stands at the item's place; `movable` as for `tokens_behind`."""
+def _is_surely_shared(other: Item) -> bool:
+    """Whether a part is fixed text, a conversation, or a value that is known to be shared by many requests (a setting, a tenant's or a user's).
+
+    Of values that come with a request, no name tells which of two is asked about again sooner.
+    """
+    shared = other.own <= Volatility.USER and other.own is not Volatility.DOCUMENT
+    return other.is_text or other.append or (shared and other.confidence >= Confidence.MEDIUM)
+
+
+def cost_of(
+    rendered: Rendered, item: Item, volatility: Volatility, *, movable: bool = False, guessed: bool = False
+) -> Cost:
+    """What it costs that a value of this volatility stands at the item's place; `movable` as for `tokens_behind`.
+
+    `guessed`: only its name says that the value changes so often. Other values that come with a request then do not count as longer-lived.
+    """
     profile = rendered.assumptions.profile
     base = Volatility.STATIC
     for other in rendered.before(item):
@@ -193,6 +208,8 @@ def cost_of(rendered: Rendered, item: Item, volatility: Volatility, *, movable: 
         own = other.own_seen_from(item)
         if own < volatility:
             base = max(base, own)
+            if guessed and not _is_surely_shared(other):
+                continue
             behind += other.tokens
             fixed += other.tokens if other.is_text else 0
             history += other.tokens if other.append else 0

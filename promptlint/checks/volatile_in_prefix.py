@@ -263,12 +263,12 @@ def _raise(
 ) -> Iterator[Raised]:
     limit = Volatility.DAY if params.fixed_only else origin.volatility
     needed = params.min_tokens_behind * (NEWEST_MESSAGE_FACTOR if site.rendered.grows_before(item) else 1)
-    movable = params.fixed_only and origin.kind not in STRONG
-    if movable and (item.is_reply or item.messages or site.rendered.talks_before(item)):
+    guessed = params.fixed_only and origin.kind not in STRONG
+    if guessed and (item.is_reply or item.messages or site.rendered.talks_before(item)):
         return
-    if tokens_behind(site.rendered, item, min(limit, origin.volatility), movable=movable) < needed:
+    if tokens_behind(site.rendered, item, min(limit, origin.volatility), movable=guessed) < needed:
         return
-    cost = cost_of(site.rendered, item, origin.volatility, movable=params.own_conversation)
+    cost = cost_of(site.rendered, item, origin.volatility, movable=params.own_conversation, guessed=guessed)
     place = primary_location(site.rendered, item, origin.volatility)
     expression = expression_at(hole, place) or origin.expression
     steps = list(origin.steps) or ([Step(origin.span, _arises(origin))] if origin.span != place else [])
