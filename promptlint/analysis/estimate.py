@@ -194,8 +194,9 @@ def _is_surely_shared(other: Item) -> bool:
 def cost_of(
     rendered: Rendered, item: Item, volatility: Volatility, *, movable: bool = False, guessed: bool = False
 ) -> Cost:
-    """What it costs that a value of this volatility stands at the item's place; `movable` as for `tokens_behind`.
+    """What it costs that a value of this volatility stands at the item's place.
 
+    `movable`: without the conversation behind it, which belongs to the value's own request, and what follows that.
     `guessed`: only its name says that the value changes so often. Other values that come with a request then do not count as longer-lived.
     """
     profile = rendered.assumptions.profile
