@@ -197,7 +197,7 @@ def material(target: Target, folder: Path) -> Iterator[bytes]:
 
 
 def fuzz(name: str, folder: Path, seconds: float, seed: int, bounds: Bounds) -> Tally:
-    """Try inputs for some seconds. The first ones are the seeds and what earlier runs kept and found, so that a fault that was repaired shows itself repaired."""
+    """Try inputs for some seconds of CPU time, so that a busy machine does not make the trial shorter. The first ones are the seeds and what earlier runs kept and found, so that a fault that was repaired shows itself repaired."""
     target = TARGETS[name]
     for part in ("kept", "found"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -206,11 +206,11 @@ def fuzz(name: str, folder: Path, seconds: float, seed: int, bounds: Bounds) -> 
     inputs = list(material(target, folder))
     again = inputs + [path.read_bytes() for path in sorted((folder / "found").glob("*.input"))]
     known: set[str] = set()
-    end = time.monotonic() + seconds
+    spent, began = 0.0, time.process_time()  # of the children, and our own
     with tempfile.TemporaryDirectory(prefix="promptlint-fuzz-") as temporary:
         work = Path(temporary)
         child = Child(target, bounds, work)
-        while time.monotonic() < end or again:
+        while spent + time.process_time() - began < seconds or again:
             first = bool(again)
             data = again.pop(0) if again else mutated(rng, inputs)
             path = work / "input"
@@ -223,6 +223,7 @@ def fuzz(name: str, folder: Path, seconds: float, seed: int, bounds: Bounds) -> 
                 child = Child(target, bounds, work)
                 answer = child.ask(path)
             tally.tried += 1
+            spent += answer.get("seconds", bounds.cpu)
             tally.slowest = max(tally.slowest, answer.get("seconds", 0.0))
             tally.largest = max(tally.largest, answer.get("memory", 0))
             if answer["fault"]:
@@ -263,7 +264,7 @@ def main() -> int:
     parser.add_argument(
         "targets", nargs="+", choices=[*TARGETS, "all"], metavar="TARGET", help=f"{', '.join(TARGETS)}, or all"
     )
-    parser.add_argument("--minutes", type=float, default=1.0, help="for each target")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of CPU time, for each target")
     parser.add_argument("--corpus", type=Path, default=default_corpus(), help="folder that is read and filled")
     parser.add_argument("--seed", type=int, help="of the mutations; by default another one each run")
     parser.add_argument("--cpu", type=float, default=10.0, help="seconds of CPU time an input may take")
