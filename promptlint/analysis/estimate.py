@@ -36,7 +36,7 @@ class Cost:
 
     `behind`: tokens after it that live longer, `fixed` of them fixed text and `history` a conversation that grows. `lost`: of them, expected tokens a request that are computed again because of values that
     change as often as this one. `if_fixed`: the hit rate when this value, and every one that changes at least as often and is known with
-    medium confidence or more, stands behind what lives longer. The hit rates follow the provider's terms; `lost` does not, because the same code
+    medium confidence or more, stands behind what lives longer; `now` where that raises nothing. The hit rates follow the provider's terms; `lost` does not, because the same code
     often runs against a server of one's own.
     """
 
@@ -185,10 +185,10 @@ def _movable(rendered: Rendered, item: Item, volatility: Volatility) -> Iterator
 def _is_surely_shared(other: Item) -> bool:
     """Whether a part is fixed text, a conversation, or a value that is known to be shared by many requests (a setting, a tenant's or a user's).
 
-    Of values that come with a request, no name tells which of two is asked about again sooner.
+    Of two values that only their names tell of, no name says which is asked about again sooner.
     """
     shared = other.own <= Volatility.USER and other.own is not Volatility.DOCUMENT
-    return other.is_text or other.append or (shared and other.confidence >= Confidence.MEDIUM)
+    return other.is_text or other.append or (shared and other.confidence >= Confidence.HIGH)
 
 
 def cost_of(
@@ -229,10 +229,9 @@ def _rates(rendered: Rendered, item: Item, volatility: Volatility) -> tuple[floa
         whole = tuple(rendered.seen_from(item, rendered.items))
         moved = [other for other in whole if _moves(other, item, volatility)]
         kept = [other for other in whole if not _moves(other, item, volatility)]
-        rendered.memo[key] = (
-            hit_rate(whole, profile, terms),
-            hit_rate([*kept, *moved], profile, terms, best_breakpoint=True),
-        )
+        now = hit_rate(whole, profile, terms)
+        # Where values of low confidence stay ahead of the same text, the move alone gives nothing, and nobody has to make it.
+        rendered.memo[key] = (now, max(now, hit_rate([*kept, *moved], profile, terms, best_breakpoint=True)))
     rates: tuple[float, float] = rendered.memo[key]
     return rates
 

@@ -44,6 +44,10 @@ def cost(finding: FindingItem) -> str:
         parts.append(
             "counts on a server of your own: the provider caches nothing this short, estimated hit rate 0 % now and if fixed"
         )
+    elif finding.hit_rate_now is not None and finding.hit_rate_now == finding.hit_rate_if_fixed and finding.tokens_lost:
+        parts.append(
+            f"estimated hit rate {percent(finding.hit_rate_now)}, which this change alone does not raise: other values stand ahead of the same text"
+        )
     elif finding.hit_rate_now is not None and finding.hit_rate_if_fixed is not None:
         parts.append(
             f"estimated hit rate {percent(finding.hit_rate_now)} now, {percent(finding.hit_rate_if_fixed)} if fixed"

@@ -307,3 +307,32 @@ def test_what_an_estimate_rests_on_is_told():
     assert told["lifetime_seconds"] == 1800
     assert "the provider's own" in told["breakpoints"]
     assert told["low_confidence"] == ["lookback"]
+
+
+def test_beside_a_value_that_only_its_name_tells_of_no_other_such_value_counts_as_behind_it():
+    s = Source()
+    prompt = s.prompt(
+        s.user(
+            s.hole("request", Volatility.TURN, tokens=60),
+            s.text(RULES),
+            s.hole("setting", Volatility.PROCESS, confidence=Confidence.MEDIUM, tokens=600),
+            s.hole("setting", Volatility.PROCESS, confidence=Confidence.HIGH, tokens=30),
+        )
+    )
+    rendered = render(prompt, TYPICAL)
+    assert cost_of(rendered, rendered.items[0], Volatility.TURN, guessed=True).behind == tokens(RULES) + 30
+    assert cost_of(rendered, rendered.items[0], Volatility.TURN).behind == tokens(RULES) + 630
+
+
+def test_a_change_that_gives_nothing_is_not_said_to_lower_the_hit_rate():
+    s = Source()
+    prompt = s.prompt(
+        s.user(
+            s.hole("state", Volatility.TURN, tokens=60),
+            s.hole("unknown", Volatility.REQUEST, confidence=Confidence.LOW, tokens=40),
+            s.text(RULES),
+        )
+    )
+    rendered = render(prompt, TYPICAL)
+    cost = cost_of(rendered, rendered.items[0], Volatility.TURN)
+    assert cost.now == cost.if_fixed > 0

@@ -16,3 +16,8 @@ def test_what_no_provider_caches_is_said_to_be_so() -> None:
 def test_what_is_cached_is_told_before_and_after() -> None:
     told = cost(finding(tokens_behind=155, tokens_lost=155.0, hit_rate_now=0.0, hit_rate_if_fixed=0.5))
     assert told.endswith("estimated hit rate 0 % now, 50 % if fixed")
+
+
+def test_a_change_that_gives_nothing_alone_is_said_to_give_nothing() -> None:
+    told = cost(finding(tokens_behind=155, tokens_lost=77.0, hit_rate_now=0.05, hit_rate_if_fixed=0.05))
+    assert "estimated hit rate 5 %, which this change alone does not raise" in told
