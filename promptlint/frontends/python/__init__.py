@@ -34,11 +34,13 @@ def read(
     roots: frozenset[Path] | None = None,
     warm: Warm | None = None,
     going: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Reading:
     """Read every prompt that the project's Python files build; of `roots`, where they are given, only those that begin there.
 
     `warm` gives what an earlier reading left and keeps what this one leaves; the whole project is then read in one part. `going` is
-    called from time to time with it, and may raise to end the reading. Nothing else is raised for what a file holds.
+    called from time to time with it, and may raise to end the reading. `meanwhile` is called once where other processes still read while this one has nothing to do.
+    Nothing is raised for what a file holds.
     """
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 6_000))
@@ -46,13 +48,17 @@ def read(
         with paused_collector():
             if warm is not None:
                 return _read_warm(project, templates, extra_rules, warm, going)
-            return _read(project, templates, extra_rules, roots)
+            return _read(project, templates, extra_rules, roots, meanwhile)
     finally:
         sys.setrecursionlimit(limit)
 
 
 def _read(
-    project: Project, templates: TemplateReader, extra_rules: tuple[Path, ...], roots: frozenset[Path] | None
+    project: Project,
+    templates: TemplateReader,
+    extra_rules: tuple[Path, ...],
+    roots: frozenset[Path] | None,
+    meanwhile: Callable[[], None],
 ) -> Reading:
     sdk, sources, names = load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules)
     index = Index(project)
@@ -65,7 +71,7 @@ def _read(
         paths = [path for path in files if _is_candidate(project, path, mark)]
         return Part(project, Interpreter(project, view, sdk, sources, names, templates, share=share), paths)
 
-    return _reading(project, read_parts(project, shares, make), sdk)
+    return _reading(project, read_parts(project, shares, make, meanwhile), sdk)
 
 
 def _read_warm(

@@ -8,7 +8,7 @@ from typing import Any
 
 from promptlint.catalog.names import words
 from promptlint.frontends.python.core import MAX_DEPTH, Arguments
-from promptlint.frontends.python.features import SMALL, features_of, noun
+from promptlint.frontends.python.features import features_of, is_small, noun
 from promptlint.frontends.python.index import ClassInfo, FunctionInfo, last_name
 from promptlint.frontends.python.known import Brief
 from promptlint.frontends.python.methods import Methods
@@ -174,12 +174,12 @@ class Calls(Methods):
         if known is not None:
             return known
         self._interest[id(info)] = False  # while its callees are asked
-        features = features_of(info.node)
-        result = features.statements <= SMALL or features.text or bool(features.calls & self.telling_calls)
+        result = is_small(info.node) or features_of(info.node).text
+        result = result or not features_of(info.node).calls.isdisjoint(self.telling_calls)
         if not result and depth < MAX_INTEREST:
-            for name in sorted(features.calls):
+            for name in sorted(features_of(info.node).calls):
                 if any(
-                    self.interesting(other, depth + 1) and features_of(other.node).statements > SMALL
+                    not is_small(other.node) and self.interesting(other, depth + 1)
                     for other in self.index.functions_named(name)[:4]
                 ) or any(
                     not brief.small and self.tells(brief, depth + 1) for brief in self.index.known.functions(name)[:4]

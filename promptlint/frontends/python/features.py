@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from promptlint.catalog.names import words
 from promptlint.frontends.python.nodes import SHAPES, shape
 
-__all__ = ["PROMPTISH", "SENT", "SMALL", "Features", "features_of", "noun", "worth_executing"]
+__all__ = ["PROMPTISH", "SENT", "SMALL", "Features", "features_of", "is_small", "noun", "worth_executing"]
 
 WORDY = 60  # characters from which a literal with blanks counts as text: shorter ones are mostly status and error lines
 
@@ -34,6 +35,7 @@ SENT = frozenset(
 _LOGGING = frozenset(
     {"debug", "info", "warning", "warn", "error", "exception", "critical", "log", "print", "write", "echo"}
 )
+_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")  # fields that hold statements
 _VERBS = (
     "get_", "fetch_", "load_", "build_", "make_", "create_", "format_", "render_", "read_", "_get_", "compute_", "aget_", "async_", "retrieve_", "generate_",
 )  # fmt: skip
@@ -58,6 +60,23 @@ def features_of(node: ast.AST) -> Features:
     if found is None:
         found = node._features = _look(node)  # type: ignore[attr-defined]
     return found
+
+
+def is_small(node: ast.AST) -> bool:
+    """Whether a function has at most `SMALL` statements at all levels; without a look at its expressions, which are most of a tree."""
+    known: Features | None = node.__dict__.get("_features")
+    if known is not None:
+        return known.statements <= SMALL
+    body = getattr(node, "body", [])
+    pending: list[Sequence[ast.AST]] = [body] if isinstance(body, list) else []
+    statements = 0
+    while pending:
+        for part in pending.pop():  # a statement, or the arm of a `try` or a `match`
+            statements += isinstance(part, ast.stmt)
+            if statements > SMALL:
+                return False
+            pending += [inner for name in _BODIES if (inner := getattr(part, name, None))]
+    return True
 
 
 def _look(root: ast.AST) -> Features:

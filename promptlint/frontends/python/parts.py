@@ -26,7 +26,7 @@ from promptlint.ir import HistoryEdit, Unread
 __all__ = ["Found", "Part", "read_parts", "split"]
 
 PARTED = 300  # files from which a project is read in parts: below, starting a process costs more than it saves
-SHARES = (0.35, 0.65)
+SHARES = (0.32, 0.68)
 """What each part has of the files' bytes and of the allowance. The first is read by the process that also finds the files, judges the prompts and reports."""
 
 
@@ -102,11 +102,14 @@ class Part:
 
 
 def read_parts(
-    project: Project, shares: Sequence[tuple[float, Sequence[Path]]], make: Callable[[float, Sequence[Path]], Part]
+    project: Project,
+    shares: Sequence[tuple[float, Sequence[Path]]],
+    make: Callable[[float, Sequence[Path]], Part],
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Found]:
     """What each part gave, in order. The first is read here and the others in processes of their own, where there are cores for them.
 
-    A process that dies loses nothing: its part is read here.
+    A process that dies loses nothing: its part is read here. `meanwhile` is called when all is done here while others are at work, and there are prompts.
     """
     if len(shares) == 1:
         return [make(*shares[0]).evaluate(())]
@@ -136,6 +139,8 @@ def read_parts(
                 del helpers[number]
                 parts[number] = make(*shares[number])
         found = {number: part.evaluate(others(number)) for number, part in parts.items()}
+        if helpers and any(one.sights for one in found.values()):
+            meanwhile()
         for number, worker in helpers.items():
             try:
                 found[number], learned = worker.receive()

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import ast
 
-from promptlint.frontends.python.features import SMALL, features_of
+from promptlint.frontends.python.features import features_of, is_small
 from promptlint.frontends.python.index import FunctionInfo, Module, last_name
 from promptlint.frontends.python.known import Brief, ClassBrief, FileSurvey
 
 __all__ = ["survey"]
 
+_SMALL = Brief(small=True, telling=True, calls=())
+_TELLING = Brief(small=False, telling=True, calls=())
+
 
 def _brief(info: FunctionInfo, telling_calls: frozenset[str]) -> Brief:
     """A function at a glance; `telling_calls` are last names of calls that make one worth following."""
+    if is_small(info.node):
+        return _SMALL
     features = features_of(info.node)
-    small = features.statements <= SMALL
-    telling = small or features.text or not features.calls.isdisjoint(telling_calls)
-    return Brief(small, telling, () if telling else tuple(sorted(features.calls)))
+    if features.text or not features.calls.isdisjoint(telling_calls):
+        return _TELLING
+    return Brief(small=False, telling=False, calls=tuple(sorted(features.calls)))
 
 
 def survey(module: Module, telling_calls: frozenset[str]) -> FileSurvey:
