@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -172,7 +173,9 @@ class Requests:
         chunk: list[tuple[Record, Hashable]] = []
         size = 0
         for record in self.traffic:
-            if record.hash_ids is None and not record.is_request:
+            if (
+                record.messages is None and record.hash_ids is None and not record.is_request
+            ):  # what most have comes first
                 if record.id in self._unanswered:
                     self._answered(self._unanswered.pop(record.id), record)
                     continue
@@ -427,11 +430,13 @@ class Renderer:
         return [one.tokenizer.name for one in self._tokenizers.values()]
 
     def prepare(self, records: Sequence[Record], /) -> None:
-        texts: dict[bool, list[str]] = {}  # by whether they are in disguise, which decides on the tokenizer
+        texts: defaultdict[bool, list[str]] = defaultdict(
+            list
+        )  # by whether they are in disguise, which decides on the tokenizer
         prepared: dict[int, tuple[Record, Any]] = {}
         head, upto = None, 0  # of the request before: requests of one transcript share the runs that they begin with
         for record in records:
-            own = texts.setdefault(bool(record.disguised), [])
+            own = texts[bool(record.extra and record.disguised)]
             if record.prompt is not None:
                 own.append(record.prompt)
                 if isinstance(record.output, str):
@@ -443,19 +448,22 @@ class Renderer:
                 prepared[id(record)] = (record, error)
                 continue
             prepared[id(record)] = (record, rendered)
-            if rendered.head is None or rendered.head is not head:
+            if rendered.head is not head:
                 head, upto = rendered.head, 0
-            own += rendered.prompt[upto:]
+            if head is not None:
+                own += head[upto : rendered.upto]
+                upto = rendered.upto
+            own += rendered.tail
             own += rendered.answer
-            upto = 0 if head is None else len(rendered.prompt) - 1
-            if rendered.stored is not None:
-                own += rendered.stored[upto:]
+            if rendered.kept is not None:
+                own += rendered.kept
         self._prepared = prepared
         for disguised, found in texts.items():
             self._tokenizer_for(disguised=disguised).prepare(found)
 
     def __call__(self, record: Record, /) -> TextTokens:
-        self._tokenizer = self._tokenizer_for(disguised=bool(record.disguised))
+        disguised = bool(record.extra and record.disguised)
+        self._tokenizer = self._tokenizers.get(disguised) or self._tokenizer_for(disguised=disguised)
         if record.prompt is not None:
             output = record.output if isinstance(record.output, str) else ""
             return TextTokens(self._tokenizer.text(record.prompt), self._tokenizer.text(output) if output else b"")

@@ -78,6 +78,10 @@ def no_collector() -> Iterator[None]:
         yield
     finally:
         if was:
+            if not gc.get_freeze_count():
+                # All that was made meanwhile is taken for old: else the next allocation would walk it as young.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,11 @@ def run(
 ) -> Found:
     """Replay the traffic under the given options; with `tree` also collect which prompts share what. Raises UserError when nothing in it is a request."""
     given = {**given, "paths": paths}
-    source: Source = _traffic(paths, given)
+    traffic = _traffic(paths, given)
+    source: Source = traffic
     if given["engine"] is None:
-        source = _Peeked(_traffic(paths, given), once="-" in paths)
-        given["engine"] = source.engine
+        source = peeked = _Peeked(traffic)
+        given["engine"] = peeked.engine
     if given["curve"] is None:  # a page to look at has one, where there is one
         given["curve"] = tree and given["engine"] in ENGINES
     setup = setup_of(given["engine"], given)
@@ -262,28 +264,23 @@ def options_of(given: Mapping[str, Any]) -> Options:
 class _Peeked:
     """Traffic whose first record was looked at: block-lru for block hashes, else sglang.
 
-    Standard input can be read only `once`, so the first record is put back in front of the others.
+    The first iteration puts that record back in front of the others; each further one reads again, as standard input cannot be.
     """
 
-    def __init__(self, traffic: Traffic, *, once: bool) -> None:
+    def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
-        self._once = once
-        self._rest = iter(traffic)
-        self._first = next(self._rest, None)
-        hashed = self._first is not None and self._first.hash_ids is not None
-        self.engine = "block-lru" if hashed else "sglang"
+        rest = iter(traffic)
+        first = next(rest, None)
+        self._begun: Iterator[Record] | None = rest if first is None else chain((first,), rest)
+        self.engine = "block-lru" if first is not None and first.hash_ids is not None else "sglang"
 
     @property
     def problems(self) -> list[Problem]:
         return self._traffic.problems
 
     def __iter__(self) -> Iterator[Record]:
-        if not self._once:
-            yield from self._traffic
-            return
-        if self._first is not None:
-            yield self._first
-        yield from self._rest
+        begun, self._begun = self._begun, None
+        return iter(self._traffic) if begun is None else begun
 
 
 def _requests(source: Source, setup: Setup, given: Mapping[str, Any], render: Renderer) -> Requests:
@@ -293,8 +290,13 @@ def _requests(source: Source, setup: Setup, given: Mapping[str, Any], render: Re
         block_size=setup.block_size,
         render=render,
         need_times=setup.pace is not None,
-        keep=setup.curve and "-" in given["paths"],
+        keep=setup.curve and any(_is_stream(path) for path in given["paths"]),
     )
+
+
+def _is_stream(path: str) -> bool:
+    """Whether a path can be read only once: standard input, or a pipe."""
+    return path == "-" or Path(path).is_fifo()
 
 
 def write_requests(path: Path, rows: Iterable[tuple[Any, int, int]], ids: Sequence[Any] | None) -> None:

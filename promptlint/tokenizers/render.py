@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
 def compact(value: Any) -> str:
@@ -67,16 +67,28 @@ class Conversation:
 class Rendered:
     """The prompt as runs, and what enters the cache behind it.
 
-    `prompt` ends with the generation prompt. `answer` continues it: the tokens that the model produced, its stop token included. `stored`
+    The prompt ends with the generation prompt. `answer` continues it: the tokens that the model produced, its stop token included. What is `stored`
     replaces both, where what is cached afterwards is not the prompt plus the answer.
 
-    `head` is given where prompts of one transcript share their beginning: a list that only grows, with which `prompt` and `stored` begin up to their last run.
+    Prompts of one transcript share their beginning: `head` is then a list that only grows, and its first `upto` runs stand in front of `tail` in the prompt and of
+    `kept` in what is stored.
     """
 
-    prompt: list[Run] = field(default_factory=list)
+    tail: list[Run] = field(default_factory=list)
     answer: list[Run] = field(default_factory=list)
-    stored: list[Run] | None = None
+    kept: list[Run] | None = None
     head: list[Run] | None = None
+    upto: int = 0
+
+    @property
+    def prompt(self) -> list[Run]:
+        """All runs of the prompt."""
+        return self.tail if self.head is None else [*self.head[: self.upto], *self.tail]
+
+    @property
+    def stored(self) -> list[Run] | None:
+        """All runs of what is cached in place of prompt and answer, where that is not those two."""
+        return self.kept if self.kept is None or self.head is None else [*self.head[: self.upto], *self.kept]
 
 
 class Renderer(Protocol):
@@ -108,6 +120,9 @@ def _part_text(part: Any) -> str:
     return compact(part)
 
 
+_ENDING = "<|assistant|>\n"
+
+
 class PlainTags:
     """The render mode `plain-tags`.
 
@@ -129,14 +144,11 @@ class PlainTags:
 
     def __call__(self, conversation: Conversation) -> Rendered:
         head = self._grown(conversation)
-        answer, stored = conversation.answer, None
+        answer, kept = conversation.answer, None
         if answer is not None:
             said = type(answer) is dict or isinstance(answer, Mapping)
-            stored = [
-                *head,
-                self._once(answer, _tagged) if said else _tagged({"role": "assistant", "content": answer}),
-            ]
-        return Rendered([*head, "<|assistant|>\n"], [], stored, head)
+            kept = [self._once(answer, _tagged) if said else _tagged({"role": "assistant", "content": answer})]
+        return Rendered([_ENDING], [], kept, head, len(head))
 
     def _grown(self, conversation: Conversation) -> list[Run]:
         """The runs of tools, system text and messages: those of the call before and more, where it began with the very same objects; else a new list."""
@@ -171,13 +183,12 @@ class PlainTags:
 
 def packed(rendered: Rendered, segments: SegmentTokenizer) -> tuple[bytes, bytes, bytes | None]:
     """Packed ids of the prompt, of the answer behind it, and of what is stored in place of both where the rendering says that."""
-    head, stored = rendered.head, rendered.stored
+    head, upto, kept = rendered.head, rendered.upto, rendered.kept
     answer = segments.packed(rendered.answer) if rendered.answer else b""
     if head is None:
-        return segments.packed(rendered.prompt), answer, None if stored is None else segments.packed(stored)
-    upto = len(rendered.prompt) - 1
-    prompt = segments.continued(head, upto, rendered.prompt[-1])
-    return prompt, answer, None if stored is None else segments.continued(head, upto, stored[-1])
+        return segments.packed(rendered.tail), answer, None if kept is None else segments.packed(kept)
+    prompt = segments.continued(head, upto, rendered.tail)
+    return prompt, answer, None if kept is None else segments.continued(head, upto, kept)
 
 
 def plain_tags(conversation: Conversation) -> Rendered:

@@ -92,7 +92,7 @@ class SegmentTokenizer:
         self._met: set[int] = set()
         self._head: list[Run] = []
         self._upto = 0  # runs of it that `_head_ids` are the ids of
-        self._head_ids = b""
+        self._head_ids = bytearray()
 
     def text(self, text: str) -> bytes:
         """Packed ids of one run of text."""
@@ -172,24 +172,21 @@ class SegmentTokenizer:
 
     def packed(self, runs: Iterable[Run]) -> bytes:
         """Packed ids of the runs, one after the other."""
-        known = self._known
-        return b"".join(
-            [part if type(run) is str and (part := known.get(run)) is not None else self._run(run) for run in runs]
-        )
+        return b"".join(map(self._run, runs))
 
-    def continued(self, head: list[Run], upto: int, last: Run) -> bytes:
-        """Packed ids of `head[:upto]` and one more run. A `head` that was met in the call before must not have changed but at its end: its ids are continued."""
+    def continued(self, head: list[Run], upto: int, tail: Iterable[Run]) -> bytes:
+        """Packed ids of `head[:upto]` and of more runs. A `head` that was met in the call before must not have changed but at its end: its ids are continued."""
         if head is not self._head or upto < self._upto:
-            self._head, self._upto, self._head_ids = head, 0, b""
+            self._head, self._upto, self._head_ids = head, 0, bytearray()
         if upto > self._upto:
-            self._head_ids += self.packed(head[self._upto : upto])
+            self._head_ids += b"".join(map(self._run, head[self._upto : upto]))
             self._upto = upto
-        part = self._known.get(last) if type(last) is str else None
-        return self._head_ids + (self._run(last) if part is None else part)
+        return b"".join((self._head_ids, *map(self._run, tail)))
 
     def _run(self, run: Run) -> bytes:
         if type(run) is str:
-            return self.text(run)
+            found = self._known.get(run)
+            return self.text(run) if found is None else found
         return self.special(run) if isinstance(run, Special) else b""
 
     def marks(self, runs: Iterable[Run]) -> list[tuple[int, str]]:

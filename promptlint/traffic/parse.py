@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 __all__ = ["LineParser"]
@@ -19,7 +20,7 @@ class LineParser:
     """
 
     def __init__(self, many: int = _MANY) -> None:
-        self._left = many
+        self._left = 0 if "msgspec" in sys.modules else many
         self._fast: Any = None
 
     def __call__(self, data: bytes) -> Any:

@@ -14,7 +14,7 @@ import json
 import marshal
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -134,7 +134,7 @@ class Traffic:
                     self.problem(place, f"line longer than {MAX_LINE >> 20} MB")
                     continue
                 data = row.data.removeprefix(b"\xef\xbb\xbf") if number == 1 else row.data
-                if number == 1 and _unfinished(data):
+                if number == 1 and _unfinished(data, self._parse):
                     yield from self._document(source, data, files.read_whole(stream), wanted)
                     return
                 yield from self._line(place, data, wanted)
@@ -276,12 +276,12 @@ def _looks_like_json(data: bytes) -> bool:
     return data[:1] == b"{" or (data[:1] == b"[" and re.match(rb"\[\d{4}-\d\d-\d\d[ T]", data) is None)
 
 
-def _unfinished(line: bytes) -> bool:
+def _unfinished(line: bytes, parse: Callable[[bytes], Any] = json.loads) -> bool:
     """Whether a line is the beginning of a JSON value and not all of it."""
     if not _looks_like_json(line.lstrip()):
         return False
     try:
-        json.loads(line)
+        parse(line)
     except json.JSONDecodeError as error:
         return error.pos >= len(error.doc.rstrip()) - 1
     except (ValueError, RecursionError):

@@ -106,8 +106,6 @@ class Record:
     @property
     def disguised(self) -> str:
         """The name of the key under which `promptlint record` replaced the words of the text; empty where text is as it was sent."""
-        if not self.extra:  # asked of every record, and nearly all have none
-            return ""
         about = self.extra.get("recorded")
         name = about.get("disguised") if isinstance(about, Mapping) else None
         return name if isinstance(name, str) else ""

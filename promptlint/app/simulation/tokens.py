@@ -45,6 +45,7 @@ class TokenRun(Run):
         self._beside = Beside(setup, unit, self.cache, self.share) if needs_bounds else None
         self._depth_first = 0
         self._apart = setup.replicas > 1
+        self._is_priced = setup.is_provider
         self.replica_sums = [Sums() for _ in range(setup.replicas)] if self._apart else [self.tally.total]
         self.stats: dict[str, int] = {}
         self._spilled = 0  # of runs that were absorbed
@@ -124,7 +125,7 @@ class TokenRun(Run):
                 self._depth_first += cache.depth_first - before
 
     def _served(self, request: Request, replica: int, outcome: Outcome) -> None:
-        if self.setup.is_provider:
+        if self._is_priced:
             self._note_price(request, outcome)
         self.note(request, outcome)
         self._routed = self._routed or bool(request.route)

@@ -1,11 +1,12 @@
 """The pipeline from records to a report."""
 
+import gc
 import json
 
 import pytest
 
 from promptlint.app.requests import Requests
-from promptlint.app.simulate import Sampler, Setup, simulate
+from promptlint.app.simulate import Sampler, Setup, no_collector, simulate
 from promptlint.caches.request import Request, pack, unpack
 from promptlint.caches.workloads import templates_and_users, tree
 from promptlint.errors import UserError
@@ -326,6 +327,22 @@ def test_requests_before_the_warm_up_ends_are_in_no_number_of_block_lru(tmp_path
     assert report.denominator == "all prompt tokens, after the first 1 requests"
     report = simulate(Setup("block-lru", denominator="full-blocks"), found).report
     assert report.denominator == "all blocks of the prompts"
+
+
+def test_what_a_run_made_is_not_walked_by_the_collector_at_its_end():
+    walks = []
+    gc.collect()
+    gc.callbacks.append(lambda phase, _: walks.append(phase))
+    try:
+        with no_collector():
+            assert not gc.isenabled()
+            made = [[] for _ in range(50_000)]
+        assert gc.isenabled()
+        made += [[] for _ in range(50)]
+    finally:
+        gc.callbacks.pop()
+    assert walks == []
+    assert gc.get_freeze_count() == 0
 
 
 def test_an_empty_sample_says_so():

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,19 @@ def test_standard_input_compressed_files_and_output_file(tmp_path):
     assert run(packed, "--output-format", "json", "-o", out).exit_code == 0
     piped = run("-", "--output-format", "json", input=data)
     assert json.loads(piped.stdout)["cached_tokens"] == json.loads(out.read_text())["cached_tokens"] == 1591
+
+
+@pytest.mark.parametrize("curve", [[], ["--curve"]])
+def test_a_pipe_is_read_once(tmp_path, curve):
+    """As `promptlint simulate <(zcat log.gz)` gives one: what was looked at to choose an engine is gone from it, and so is all of it for a second pass."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=((CONFORMANCE / "mixed_a.jsonl").read_bytes(),))
+    writer.start()
+    report = json.loads(run(pipe, "--output-format", "json", *curve).stdout)
+    writer.join()
+    assert report["cached_tokens"] == 1591
+    assert not curve or report["curve"][-1]["hit_rate"] == report["hit_rate"]
 
 
 def test_hashed_blocks_default_to_block_lru(tmp_path):

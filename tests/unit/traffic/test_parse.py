@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,7 +59,16 @@ def test_damaged_lines(fast, value, damage):
     assert outcome(fast, data) == outcome(plain, data)
 
 
-def test_few_lines_load_nothing():
+def test_few_lines_load_nothing(monkeypatch):
+    monkeypatch.delitem(sys.modules, "msgspec", raising=False)
     parse = LineParser(100)
     assert parse(b'{"a": 1}') == {"a": 1}
     assert parse._fast is None
+    assert "msgspec" not in sys.modules
+
+
+def test_what_is_loaded_already_is_used_from_the_first_line_on(monkeypatch):
+    monkeypatch.setitem(sys.modules, "msgspec", msgspec)
+    parse = LineParser(100)
+    assert parse(b'{"a": 1}') == {"a": 1}
+    assert parse._fast is not None
