@@ -17,6 +17,7 @@ from promptlint.app.atomic import writing
 from promptlint.app.measured import Measured, load_measured
 from promptlint.errors import UserError
 from promptlint.report.advise import Advice, EngineRow, LeverRow, ReasonRow, Reordering, StructuredRow, VerdictRow
+from promptlint.report.words import count
 
 __all__ = ["Asked", "run"]
 
@@ -226,10 +227,10 @@ def _structured_traffic(groups: dict[str, list[Any]], said: _Said, tokenizer: st
         name: [(record, found) for record in group if (found := _sent_schema(record)) is not None]
         for name, group in groups.items()
     }
-    count, total = sum(map(len, schemas.values())), sum(map(len, groups.values()))
-    if not count:
+    with_schema, total = sum(map(len, schemas.values())), sum(map(len, groups.values()))
+    if not with_schema:
         return
-    said.assumptions["structured_output"] = f"{count:,} of {total:,} requests use a schema"
+    said.assumptions["structured_output"] = f"{with_schema:,} of {total:,} requests use a schema"
     if not structured.installed():
         said.notes.append(_NOT_INSTALLED)
         return
@@ -386,7 +387,7 @@ def _advise_traffic(asked: Asked, said: _Said, book: RuleBook, progress: Callabl
                 "unsafe: moving text changes what the model reads; compare answers before and after",
                 tuple(move.words() for move in found.moves),
                 found.diff,
-                f"replay of {now.requests:,} requests",
+                f"replay of {count(now.requests, 'request')}",
             )
         )
     said.verdicts = [_traffic_verdict(model, rows, asked, said, book) for model, rows in orders.items()]
@@ -420,7 +421,7 @@ def _traffic_verdict(
         [Order(now.prompt_tokens, now.hit_rate, now.hit_rate, then) for now, then in rows],
         resolve(page, model) if page is not None else None,
         book,
-        source=f"replay of {requests:,} requests",
+        source=f"replay of {count(requests, 'request')}",
         requests=requests,
     )
 
@@ -525,7 +526,7 @@ def _applied(name: str, group: Sequence[Any], tokens: Any, order: str, now: _Rep
         "unsafe: moving text changes what the model reads; compare answers before and after",
         (f"blocks in the order asked for: {', '.join(kinds)}",),
         "",
-        f"replay of {now.requests:,} requests",
+        f"replay of {count(now.requests, 'request')}",
     )
 
 

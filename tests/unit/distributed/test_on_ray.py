@@ -26,7 +26,7 @@ from promptlint.errors import UserError
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]  # what Ray warns of is Ray's business
 
 
-class Mortal(Tokenise):
+class DiesOnce:
     """Kills its own process, as the kernel does when memory is out, at one input, once."""
 
     def _write(self, source, folder):
@@ -37,15 +37,12 @@ class Mortal(Tokenise):
         return super()._write(source, folder)
 
 
-class MortalReader(distributed_diagnose.Read):
-    """The same, while it reads."""
+class Mortal(DiesOnce, Tokenise):
+    """While it tokenises."""
 
-    def _write(self, source, folder):
-        mark = self._work / "killed"
-        if source.name.endswith("1.jsonl") and not mark.exists():
-            mark.write_text("")
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super()._write(source, folder)
+
+class MortalReader(DiesOnce, distributed_diagnose.Read):
+    """While it reads."""
 
 
 class Refusing:
