@@ -196,12 +196,14 @@ def material(target: Target, folder: Path) -> Iterator[bytes]:
         yield path.read_bytes()
 
 
-def fuzz(name: str, folder: Path, seconds: float, seed: int, bounds: Bounds) -> Tally:
-    """Try inputs for some seconds of CPU time, so that a busy machine does not make the trial shorter. The first ones are the seeds and what earlier runs kept and found, so that a fault that was repaired shows itself repaired."""
+def fuzz(name: str, folder: Path, seconds: float, seed: int, bounds: Bounds, tally: Tally) -> None:
+    """Try inputs for some seconds of CPU time, so that a busy machine does not make the trial shorter, and count them in `tally`.
+
+    The first ones are the seeds and what earlier runs kept and found, so that a fault that was repaired shows itself repaired.
+    """
     target = TARGETS[name]
     for part in ("kept", "found"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    tally = Tally()
     rng = random.Random(seed)
     inputs = list(material(target, folder))
     again = inputs + [path.read_bytes() for path in sorted((folder / "found").glob("*.input"))]
@@ -210,35 +212,36 @@ def fuzz(name: str, folder: Path, seconds: float, seed: int, bounds: Bounds) -> 
     with tempfile.TemporaryDirectory(prefix="promptlint-fuzz-") as temporary:
         work = Path(temporary)
         child = Child(target, bounds, work)
-        while spent + time.process_time() - began < seconds or again:
-            first = bool(again)
-            data = again.pop(0) if again else mutated(rng, inputs)
-            path = work / "input"
-            path.write_bytes(data)
-            answer = child.ask(path)
-            if answer["fault"].startswith(
-                "hang: no answer"
-            ):  # on a busy machine a process may just not be let run: twice in a row counts
-                child.close()
-                child = Child(target, bounds, work)
+        try:
+            while spent + time.process_time() - began < seconds or again:
+                first = bool(again)
+                data = again.pop(0) if again else mutated(rng, inputs)
+                path = work / "input"
+                path.write_bytes(data)
                 answer = child.ask(path)
-            tally.tried += 1
-            spent += answer.get("seconds", bounds.cpu)
-            tally.slowest = max(tally.slowest, answer.get("seconds", 0.0))
-            tally.largest = max(tally.largest, answer.get("memory", 0))
-            if answer["fault"]:
-                _keep_fault(folder / "found", data, answer["fault"], tally)
-            elif not known.issuperset(answer["features"]):
-                known.update(answer["features"])
-                if not first:
-                    inputs.append(data)
-                    (folder / "kept" / named(data)).write_bytes(data)
-                    tally.kept += 1
-            if child.process == 0 or child.tried >= RECYCLE:
-                child.close()
-                child = Child(target, bounds, work)
-        child.close()
-    return tally
+                if answer["fault"].startswith(
+                    "hang: no answer"
+                ):  # on a busy machine a process may just not be let run: twice in a row counts
+                    child.close()
+                    child = Child(target, bounds, work)
+                    answer = child.ask(path)
+                tally.tried += 1
+                spent += answer.get("seconds", bounds.cpu)
+                tally.slowest = max(tally.slowest, answer.get("seconds", 0.0))
+                tally.largest = max(tally.largest, answer.get("memory", 0))
+                if answer["fault"]:
+                    _keep_fault(folder / "found", data, answer["fault"], tally)
+                elif not known.issuperset(answer["features"]):
+                    known.update(answer["features"])
+                    if not first:
+                        inputs.append(data)
+                        (folder / "kept" / named(data)).write_bytes(data)
+                        tally.kept += 1
+                if child.process == 0 or child.tried >= RECYCLE:
+                    child.close()
+                    child = Child(target, bounds, work)
+        finally:
+            child.close()
 
 
 def _keep_fault(folder: Path, data: bytes, fault: str, tally: Tally) -> None:
@@ -278,7 +281,12 @@ def main() -> int:
         seed = given.seed if given.seed is not None else random.randrange(2**32)
         print(f"{name}: {given.minutes:g} min, seed {seed}", flush=True)
         start, used = time.time(), os.times()
-        tally = fuzz(name, given.corpus / name, given.minutes * 60, seed, bounds)
+        tally = Tally()
+        interrupted = False
+        try:
+            fuzz(name, given.corpus / name, given.minutes * 60, seed, bounds, tally)
+        except KeyboardInterrupt:
+            interrupted = True
         spent = os.times()
         row = {
             "target": name, "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start)), "minutes": round((time.time() - start) / 60, 2), "seed": seed,
@@ -291,6 +299,8 @@ def main() -> int:
             f"  {tally.tried} inputs, {tally.kept} kept, {sum(tally.found.values())} faults of {len(tally.found)} kinds, slowest {tally.slowest:.1f} s, at most {row['largest_mb']} MB"
         )
         failed |= bool(tally.found)
+        if interrupted:
+            return 130
     return int(failed)
 
 
