@@ -91,8 +91,7 @@ class SegmentTokenizer:
         self._specials: dict[str, bytes] = {}
         self._met: set[int] = set()
         self._head: list[Run] = []
-        self._upto = 0  # runs of it that `_head_ids` are the ids of
-        self._head_ids = bytearray()
+        self._head_ids: list[bytes] = []  # of its first runs
 
     def text(self, text: str) -> bytes:
         """Packed ids of one run of text."""
@@ -176,12 +175,12 @@ class SegmentTokenizer:
 
     def continued(self, head: list[Run], upto: int, tail: Iterable[Run]) -> bytes:
         """Packed ids of `head[:upto]` and of more runs. A `head` that was met in the call before must not have changed but at its end: its ids are continued."""
-        if head is not self._head or upto < self._upto:
-            self._head, self._upto, self._head_ids = head, 0, bytearray()
-        if upto > self._upto:
-            self._head_ids += b"".join(map(self._run, head[self._upto : upto]))
-            self._upto = upto
-        return b"".join((self._head_ids, *map(self._run, tail)))
+        ids = self._head_ids
+        if head is not self._head or upto < len(ids):
+            self._head = head
+            ids = self._head_ids = []
+        ids += map(self._run, head[len(ids) : upto])
+        return b"".join([*ids, *map(self._run, tail)])
 
     def _run(self, run: Run) -> bytes:
         if type(run) is str:
