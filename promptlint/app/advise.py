@@ -70,6 +70,10 @@ def run(asked: Asked, progress: Callable[[str], None] | None = None) -> Advice:
         raise UserError("--apply-order and --write-traffic need --traffic")
     pools: list[PoolAdvice] = []
     measured = load_measured(asked.measured) if asked.measured is not None else None
+    if measured is not None and asked.workload is None:
+        said.notes.append(
+            f"{asked.measured} was not used: engines are compared for a described workload, give the one that was measured with --workload"
+        )
     if asked.workload is not None:
         for workload in load_workloads(asked.workload, described=said.given is None):
             if progress:

@@ -116,6 +116,8 @@ def _targets(given: Sequence[str]) -> list[Target]:
         name, sign, url = text.partition("=")
         if not sign or "/" in name or ":" in name:
             name, url = chr(ord("A") + place % 26), text
+        if not name:
+            raise UserError(f"--target {text}: NAME=URL or URL is expected")
         found.append(Target(name, Server.parse(url)))
     names = [target.name for target in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -125,6 +127,8 @@ def _targets(given: Sequence[str]) -> list[Target]:
 
 def _workload(asked: Asked) -> Workload | None:
     """The described workload; the lesson's tree when neither a workload nor traffic is given."""
+    if asked.pool is not None and asked.workload is None:
+        raise UserError(f"--pool {asked.pool}: which --workload holds it?")
     if asked.workload is not None:
         if asked.traffic:
             raise UserError("--workload and --traffic: give one of them")
@@ -161,14 +165,14 @@ def _tree() -> Workload:
 
 
 def _traffic(asked: Asked, workload: Workload | None) -> tuple[list[Traffic], int]:
-    """The requests of each variant, and how many were left out because they are too long."""
+    """The requests of each variant, and how many of the first were left out because they are too long."""
     whole = _variants(asked, workload)
     if asked.longest is None:
         return whole, 0
     short = [_short(variant, asked.longest) for variant in whole]
     if any(not variant.requests for variant in short):
         raise UserError(f"--longest {asked.longest}: every request is longer")
-    return short, sum(len(one.requests) - len(other.requests) for one, other in zip(whole, short, strict=True))
+    return short, len(whole[0].requests) - len(short[0].requests)
 
 
 def _short(variant: Traffic, longest: int) -> Traffic:
@@ -294,9 +298,6 @@ def _settings(asked: Asked, workload: Workload | None) -> Settings:
         raise UserError(f"--vocabulary {asked.vocabulary!r}: LOW:HIGH is expected, with at least 100 ids between them")
     if asked.json_schema is not None and asked.structured == "off":
         raise UserError("--json-schema: say --structured on, or both")
-    key = os.environ.get(asked.api_key_env, "") if asked.api_key_env else ""
-    if asked.api_key_env and not key:
-        raise UserError(f"--api-key-env {asked.api_key_env}: the environment has no such variable")
     return Settings(
         repetitions=asked.repetitions,
         level=asked.level,
@@ -311,8 +312,19 @@ def _settings(asked: Asked, workload: Workload | None) -> Settings:
         low=int(low),
         high=int(high),
         seed=asked.seed if asked.seed is not None else secrets.randbelow(1 << 31),
-        key=key,
+        fresh=asked.seed is None,
+        key=_key(asked.api_key_env) if asked.api_key_env else "",
     )
+
+
+def _key(name: str) -> str:
+    """The key in a variable; it travels in a header, which takes one line of ASCII."""
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise UserError(f"--api-key-env {name}: the environment has no such variable, or it is empty")
+    if not (key.isascii() and key.isprintable()):
+        raise UserError(f"--api-key-env {name}: holds characters that no key has")
+    return key
 
 
 def _schema(path: Path | None) -> Mapping[str, Any]:
@@ -344,6 +356,16 @@ def _loads(asked: Asked, workload: Workload | None) -> tuple[Load, ...]:
         ways.append("--arrivals recorded")
     if len(ways) > 1:
         raise UserError(f"{' and '.join(ways)}: give one of them")
+    if asked.arrivals is not None and asked.concurrency is not None:
+        raise UserError(
+            f"--concurrency and --arrivals {asked.arrivals}: give one of them; a closed loop waits for answers, not for times"
+        )
+    if asked.speed != 1 and asked.arrivals != "recorded":
+        raise UserError("--speed: say --arrivals recorded; a rate is set with --rate")
+    if asked.load is not None and not asked.slo:
+        raise UserError(
+            "--load needs --slo and --rate-sweep: how many GPUs it takes follows from the rate at which promises are kept"
+        )
     if asked.slo and not (asked.rate_sweep or asked.rate):
         raise UserError("--slo needs arrivals at a rate: give --rate-sweep, e.g. --rate-sweep 1,2,4,8")
     arrivals = asked.arrivals or "poisson"

@@ -59,7 +59,7 @@ def load_measured(path: Path) -> Measured:
             raise UserError(f"{path}: {data['schema']} is not {_SCHEMA}, which promptlint bench --save writes")
         try:
             return _of_run(path, data)
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise UserError(f"{path}: not a result that promptlint bench has written: {error!r}") from error
     found = {}
     for engine in _ENGINES:
@@ -83,13 +83,16 @@ def _of_run(path: Path, data: Mapping[str, Any]) -> Measured:
             f"{path}: no target of the run is known to be {missing[0]}; a target named so counts: --target {missing[0]}=URL"
         )
     for cell in data["cells"]:
-        if cell["closed"] and not cell["structured"] and (found := _of_cell(cell, engines, data)) is not None:
-            return found
-    if (found := _of_goodput(data, engines)) is not None:
-        return found
+        # The first variant is the workload that was asked about; the others show what becomes of it.
+        if cell["closed"] and not cell["structured"] and cell["variant"] == data["cells"][0]["variant"]:
+            if (found := _of_cell(cell, engines, data)) is not None:
+                return found
+            break
+    if data["goodput"]:
+        return _of_goodput(path, data, engines)
     raise UserError(
-        f"{path}: the run has no throughput of both engines from {_PAIRS} whole repetitions: at a fixed rate both answer as much; "
-        "measure with --concurrency, or with --rate-sweep and --slo"
+        f"{path}: the run has no throughput of both engines from {_PAIRS} whole repetitions: at a fixed rate both answer as much, "
+        "and answers by a schema are another work; measure with --concurrency, or with --rate-sweep and --slo, without --structured on"
     )
 
 
@@ -112,17 +115,28 @@ def _of_cell(cell: Mapping[str, Any], engines: Mapping[str, str], data: Mapping[
         return None
     _, pair, figure = best
     low, high = figure["ratio_low"], figure["ratio_high"]
-    plain = figure["ratio"]
+    plain = _above_0(figure["ratio"])
     if engines[pair["second"]] == "vllm":  # the run has it the other way round
-        plain, low, high = 1 / plain, 1 / high, (1 / low if low > 0 else float("inf"))
+        plain, low, high = 1 / plain, 1 / _above_0(high), (1 / low if low > 0 else float("inf"))
     counted = 1.0 if low <= 1.0 <= high else low if low > 1.0 else high
     rows = {engines[name]: _engine(by_name[name]) for name in (pair["first"], pair["second"])}
     name = data["workload"]["name"]
     words = (
-        f"your own run ({name}, {cell['load']}): {plain:.2f}, {100 * data['settings']['level']:g} % interval {low:.2f} to {high:.2f} from {figure['pairs']} pairs; "
+        f"your own run ({_worked(name, cell['variant'])}, {cell['load']}): {plain:.2f}, {100 * data['settings']['level']:g} % interval {low:.2f} to {high:.2f} from {figure['pairs']} pairs; "
         "the end nearest to 1 counts, 1 where the interval holds it"
     )
     return Measured({engine: row.requests_per_second for engine, row in rows.items()}, counted, words, rows, name)
+
+
+def _worked(workload: str, variant: str) -> str:
+    return workload if variant == "as-is" else f"{workload}, {variant}"
+
+
+def _above_0(value: Any) -> float:
+    """A figure that was measured. Raises ValueError for what cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{value!r} is no figure above 0")
+    return float(value)
 
 
 def _engine(row: Mapping[str, Any], rate: float | None = None) -> MeasuredEngine:
@@ -136,7 +150,7 @@ def _engine(row: Mapping[str, Any], rate: float | None = None) -> MeasuredEngine
         return float(figures[name]["mean"]) if name in figures else None
 
     return MeasuredEngine(
-        float(figures["requests_per_second"]["mean"]) if rate is None else rate,
+        _above_0(figures["requests_per_second"]["mean"] if rate is None else rate),
         mean("hit_rate"),
         prefill,
         mean("ttft_p50_ms"),
@@ -144,31 +158,39 @@ def _engine(row: Mapping[str, Any], rate: float | None = None) -> MeasuredEngine
     )
 
 
-def _of_goodput(data: Mapping[str, Any], engines: Mapping[str, str]) -> Measured | None:
+def _of_goodput(path: Path, data: Mapping[str, Any], engines: Mapping[str, str]) -> Measured:
     """Goodput has no interval: it is one of the swept rates. So only a step of the sweep between the two counts as a difference."""
     kept: dict[str, tuple[float, str]] = {}
+    variant = data["cells"][0]["variant"]
     for row in data["goodput"]:
         engine = engines[row["target"]]
         if (
             row["kept"] is not None
             and not row["structured"]
+            and row["variant"] == variant
             and engine in _ENGINES
             and row["kept"] > kept.get(engine, (0.0, ""))[0]
         ):
             if row["at_least"]:
-                return None  # the sweep ended before it found the limit
+                raise UserError(
+                    f"{path}: the sweep ended at {row['kept']:g} requests a second, before {row['target']} broke a bound: sweep higher rates"
+                )
             kept[engine] = (row["kept"], row["target"])
-    if len(kept) < 2:
-        return None
+    if missing := [engine for engine in _ENGINES if engine not in kept]:
+        raise UserError(
+            f"{path}: {missing[0]} kept the bounds at no swept rate: sweep lower rates, or allow more in --slo"
+        )
     rows = {}
     for engine, (rate, target) in kept.items():
-        cell = next(one for one in data["cells"] if one["rate"] == rate and not one["structured"])
-        rows[engine] = _engine(next(one for one in cell["targets"] if one["target"] == target), rate)
+        cells = [
+            one for one in data["cells"] if (one["variant"], one["rate"], one["structured"]) == (variant, rate, False)
+        ]
+        rows[engine] = _engine({one["target"]: one for one in cells[0]["targets"]}[target], rate)
     slo, name = data["goodput"][0]["slo"], data["workload"]["name"]
     return Measured(
         {engine: rate for engine, (rate, _) in kept.items()},
         None,
-        f"your own run ({name}): the highest swept rates that keep {slo}",
+        f"your own run ({_worked(name, variant)}): the highest swept rates that keep {slo}",
         rows,
         name,
     )

@@ -16,6 +16,8 @@ from promptlint.benching.client import Reply
 __all__ = ["Answer", "read_answer"]
 
 _MAX_WORDS = 240
+_BEGIN = 20  # characters that tell whether an answer is JSON
+_NO_COUNT = 1 << 53  # as many tokens as no answer has; beyond it a float is no longer exact
 
 
 @dataclass(slots=True)
@@ -29,6 +31,8 @@ class Answer:
         gaps: seconds between events that carried tokens.
         error: why it failed, "" for success; `kind` is then one of connect, timeout, dropped, protocol, status, truncated.
         lies: what it reported that cannot be true; it still counts as answered.
+        begin: the first characters of its text.
+        calls: an event carried a part of a tool call; a server may cut what one token brought into several such events.
         events: those that carried tokens; a server may put several tokens into one. `has_text`: one of them had a text.
         cached_tokens: None where the server does not report it.
     """
@@ -51,6 +55,8 @@ class Answer:
     kind: str = ""
     lies: list[str] = field(default_factory=list)
     resent: bool = False
+    calls: bool = False
+    begin: str = ""
 
     @property
     def ok(self) -> bool:
@@ -78,12 +84,16 @@ def read_answer(reply: Reply, index: int, due: float, start: float) -> Answer:
     """The answer in a reply. `start` is the perf_counter reading at which the clock of the run began, `due` is on that clock."""
     answer = Answer(index, due, reply.sent - start, ended=reply.ended - start, resent=reply.resent)
     if reply.status >= 400 or (reply.status and reply.status != 200):
-        answer.kind, answer.error = "status", f"status {reply.status}: {_message(reply)}"[:_MAX_WORDS]
+        answer.kind, answer.error = "status", f"status {reply.status}: {_message(reply)}"[:_MAX_WORDS] + _when(reply)
         return answer
     done = False
-    buffer = b""
+    rest: list[bytes] = []  # of a line whose end is in a later piece
     for stamp, piece in reply.pieces:
-        *lines, buffer = (buffer + piece).split(b"\n")
+        *lines, last = piece.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*rest, lines[0]))
+            rest.clear()
+        rest.append(last)
         for line in lines:
             if not line.startswith(b"data:"):
                 continue
@@ -149,25 +159,51 @@ def _carries(choice: dict[str, Any], answer: Answer) -> bool:
         return True
     if "delta" in choice:
         delta = choice["delta"] if isinstance(choice["delta"], dict) else {}
+        answer.calls = answer.calls or bool(delta.get("tool_calls"))
+        _begin(answer, delta.get("content"))
         return any(delta.get(name) for name in ("content", "reasoning_content", "reasoning", "tool_calls"))
     if "text" not in choice:
         return False
     if choice["text"]:
         answer.has_text = True
+        _begin(answer, choice["text"])
         return True
     return not choice.get("finish_reason") or (choice["finish_reason"] == "length" and not answer.has_text)
 
 
+def _begin(answer: Answer, text: Any) -> None:
+    if len(answer.begin) < _BEGIN and isinstance(text, str):
+        answer.begin = (answer.begin + text).lstrip()[:_BEGIN]
+
+
 def _usage(answer: Answer, usage: dict[str, Any]) -> None:
-    answer.prompt_tokens = _count(usage.get("prompt_tokens"))
-    answer.output_tokens = _count(usage.get("completion_tokens"))
+    answer.prompt_tokens = _count(answer, usage, "prompt_tokens")
+    answer.output_tokens = _count(answer, usage, "completion_tokens")
     details = usage.get("prompt_tokens_details")
     if isinstance(details, dict):
-        answer.cached_tokens = _count(details.get("cached_tokens"))
+        answer.cached_tokens = _count(answer, details, "cached_tokens")
 
 
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _count(answer: Answer, usage: dict[str, Any], name: str) -> int | None:
+    """A count of tokens; None where there is none. What is no count at all is a lie, for it was meant to be one."""
+    value = usage.get(name)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < _NO_COUNT):
+        return value
+    words = f"usage gives {name} as {_shown(json.dumps(value))[:40]}"
+    if words not in answer.lies:  # some servers repeat the usage in each event
+        answer.lies.append(words)
+    return None
+
+
+def _when(reply: Reply) -> str:
+    """What to do about a server that has enough."""
+    if reply.status != 429:
+        return ""
+    after = reply.headers.get("retry-after", "")
+    wait = f" (it asks to wait: Retry-After {after[:40]})" if after else ""
+    return f"{wait}; it limits what it takes, a smaller --concurrency or --rate may stay below that"
 
 
 def _message(reply: Reply) -> str:

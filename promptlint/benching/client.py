@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections import deque
 from collections.abc import Mapping
@@ -25,7 +26,10 @@ from promptlint.errors import UserError
 __all__ = ["Client", "Limits", "Reply", "Server"]
 
 _MAX_HEAD = 1 << 16
+_MAX_LINE = 1 << 12  # bytes of the line that gives the size of a chunk
 _MAX_BODY = 1 << 26  # bytes of one answer; a stream that is longer than this does not end
+_HEX = re.compile(rb"[0-9a-fA-F]{1,15}")  # the size of a chunk; int() also takes signs and underscores
+_NO_SPACE = re.compile(r"[!-~]*")  # what may stand in the first line of a request: it ends at a space
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +54,24 @@ class Server:
     @staticmethod
     def parse(url: str) -> Server:
         """The server of a URL. Raises UserError for what is none."""
-        parts = urlsplit(url if "//" in url else f"http://{url}")
+        wrong = UserError(f"{url}: a URL like http://localhost:8000 is expected")
         try:
+            parts = urlsplit(url if re.match(r"[a-z]+:/", url) else f"http://{url}")
             port = parts.port
+            host = (parts.hostname or "").encode("idna").decode()  # as the resolver does; UnicodeError is a ValueError
         except ValueError:
-            port = -1
-        if parts.scheme not in {"http", "https"} or not parts.hostname or port == -1 or parts.query or parts.fragment:
-            raise UserError(f"{url}: a URL like http://localhost:8000 is expected")
+            raise wrong from None
+        if parts.scheme not in {"http", "https"} or not host or port == 0 or parts.query or parts.fragment:
+            raise wrong
+        if not _NO_SPACE.fullmatch(host) or not _NO_SPACE.fullmatch(parts.path):
+            raise wrong
         if parts.username or parts.password:
             raise UserError("a password in a target's URL would end up in the result: use --api-key-env")
         path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
         secure = parts.scheme == "https"
-        netloc = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        netloc = f"[{host}]" if ":" in host else host
         shown = f"{parts.scheme}://{netloc}{f':{port}' if port else ''}{path}"
-        return Server(shown, parts.hostname, port or (443 if secure else 80), path, secure)
+        return Server(shown, host, port or (443 if secure else 80), path, secure)
 
 
 @dataclass(slots=True)
@@ -113,7 +121,7 @@ class _Connection(asyncio.Protocol):
         self._reply = Reply()
         self._done: asyncio.Future[None] | None = None
         self._last = 0.0
-        self._buffer = b""
+        self._buffer = bytearray()  # grows at its end at no cost: an answer of one long chunk comes in many parts
         self._size = 0
         self._in_head = True
         self._chunked = False
@@ -131,7 +139,7 @@ class _Connection(asyncio.Protocol):
         """Send a request; the future is done when the reply is."""
         assert self.transport is not None
         self._reply, self._buffer, self._size, self._in_head, self._chunked, self._left, self._keep = (
-            Reply(), b"", 0, True, False, None, True
+            Reply(), bytearray(), 0, True, False, None, True
         )  # fmt: skip
         self._done = asyncio.get_running_loop().create_future()
         self._reply.sent = self._last = perf_counter()
@@ -198,10 +206,10 @@ class _Connection(asyncio.Protocol):
             if end < 0:
                 if len(self._buffer) > _MAX_HEAD:
                     raise ValueError("the head of the answer does not end")
-                if not b"HTTP/1.".startswith(self._buffer[:7]):
-                    raise ValueError(f"this is not HTTP/1: {self._buffer[:40]!r}")
+                if not b"HTTP/1.".startswith(bytes(self._buffer[:7])):
+                    raise ValueError(f"this is not HTTP/1: {bytes(self._buffer[:40])!r}")
                 return
-            head, data, self._buffer = self._buffer[:end], self._buffer[end + 4 :], b""
+            head, data, self._buffer = bytes(self._buffer[:end]), bytes(self._buffer[end + 4 :]), bytearray()
             if self._head(head):
                 return
         if self._chunked:
@@ -254,27 +262,30 @@ class _Connection(asyncio.Protocol):
         while True:
             line = buffer.find(b"\r\n", at)
             if line < 0:
+                if len(buffer) - at > _MAX_LINE:
+                    raise ValueError("the size of a chunk does not end")
                 break
-            size_text = buffer[at:line].partition(b";")[0].strip()
-            try:
-                size = int(size_text, 16)
-            except ValueError:
-                raise ValueError(f"a chunk of the answer has the size {size_text[:20]!r}") from None
+            size_text = bytes(buffer[at:line]).partition(b";")[0].strip()
+            if not _HEX.fullmatch(size_text):
+                raise ValueError(f"a chunk of the answer has the size {size_text[:20]!r}")
+            size = int(size_text, 16)
             if size == 0:
                 # The end is the empty line after the trailers, which nobody sends in practice.
-                ended = buffer.startswith(b"\r\n", line + 2) or b"\r\n\r\n" in buffer[line + 2 :]
+                ended = buffer.startswith(b"\r\n", line + 2) or buffer.find(b"\r\n\r\n", line + 2) >= 0
+                if not ended and len(buffer) - line > _MAX_HEAD:
+                    raise ValueError("the trailers of the answer do not end")
                 break
             if len(buffer) < line + 2 + size + 2:
                 if size > _MAX_BODY:
                     raise ValueError(f"a chunk of {size:,} bytes")
                 break
-            found.append(buffer[line + 2 : line + 2 + size])
+            found.append(bytes(buffer[line + 2 : line + 2 + size]))
             at = line + 2 + size + 2
-        self._buffer = buffer[at:]
+        del buffer[:at]
         if found:
             self._keep_piece(b"".join(found), now)
         if ended:
-            self._buffer = b""
+            buffer.clear()
             self._finish()
 
     def _keep_piece(self, data: bytes, now: float) -> None:
@@ -296,7 +307,8 @@ class Client:
 
     def encode(self, method: str, path: str, body: bytes = b"") -> bytes:
         """A request as bytes, ready to send."""
-        host = f"{self.server.host}:{self.server.port}"
+        name = self.server.host
+        host = f"{f'[{name}]' if ':' in name else name}:{self.server.port}"
         head = f"{method} {self.server.path}{path} HTTP/1.1\r\nhost: {host}\r\naccept: */*\r\n{self._headers}"
         if body or method == "POST":
             head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"

@@ -21,11 +21,15 @@ _VLLM_BLOCK = 16  # where the server does not say
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Cached tokens by request, and the model that says so. `exact`: one request at a time, so that each figure is comparable; else only the sum is."""
+    """Cached tokens by request, and the model that says so. `exact`: one request at a time, so that each figure is comparable; else only the sum is.
+
+    `alone`: what each finds when none is under way with another. Requests of an open load meet less often than those of the loop that stands in for it.
+    """
 
     cached_tokens: tuple[int, ...]
     model: str
     exact: bool
+    alone: tuple[int, ...] = ()
 
 
 def expect(facts: Facts, requests: Sequence[Request], concurrency: int) -> Expected:
@@ -42,13 +46,17 @@ def expect(facts: Facts, requests: Sequence[Request], concurrency: int) -> Expec
         # `capacity_tokens` leaves out the block that holds nothing, as the model does.
         cache = PagedCache(capacity, unit)
         words = f"vLLM, blocks of {unit}{'' if facts.unit else ' (assumed)'}, {room}"
-        return _run(cache, PagedScheduler(cache) if concurrency > 1 else None, requests, concurrency, words)
+        alone = PagedCache(capacity, unit)
+        return _run(cache, PagedScheduler(cache) if concurrency > 1 else None, alone, requests, concurrency, words)
     if facts.engine == "sglang":
         unit = facts.unit or 1
         tree = RadixCache(capacity, unit)
         words = f"SGLang, pages of {unit}{'' if facts.unit else ' (assumed)'}, {room}"
         policy = facts.schedule if facts.schedule in {"lpm", "dfs-weight", "lof", "fcfs"} else "fcfs"
-        return _run(tree, RadixScheduler(tree, policy) if concurrency > 1 else None, requests, concurrency, words)
+        alone_tree = RadixCache(capacity, unit)
+        return _run(
+            tree, RadixScheduler(tree, policy) if concurrency > 1 else None, alone_tree, requests, concurrency, words
+        )
     bound = EndlessCache(1)
     found = tuple(bound.admit(request).cached_tokens for request in requests)
     return Expected(found, "what the content allows (the engine is not known)", exact=False)
@@ -57,6 +65,7 @@ def expect(facts: Facts, requests: Sequence[Request], concurrency: int) -> Expec
 def _run(
     cache: PagedCache | RadixCache,
     scheduler: PagedScheduler | RadixScheduler | None,
+    other: PagedCache | RadixCache,
     requests: Sequence[Request],
     concurrency: int,
     words: str,
@@ -67,9 +76,13 @@ def _run(
             f"{words}, one request at a time",
             exact=True,
         )
+    alone = tuple(other.admit(request).cached_tokens for request in requests)
     found = {done.request.id: done.outcome.cached_tokens for done in closed_loop(scheduler, requests, concurrency)}
     return Expected(
-        tuple(found.get(request.id, 0) for request in requests), f"{words}, {concurrency} at a time", exact=False
+        tuple(found.get(request.id, 0) for request in requests),
+        f"{words}, {concurrency} at a time",
+        exact=False,
+        alone=alone,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from promptlint.benching.servers import Facts
 
-__all__ = ["Objection", "compare_facts", "fits", "needs_report"]
+__all__ = ["Objection", "compare_facts", "fits", "how_to_flush", "needs_report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,14 @@ def fits(facts: Mapping[str, Facts], longest: int, *, exact: bool = True) -> lis
         for name, one in facts.items()
         if one.context is not None and longest > one.context
     ]
+
+
+def how_to_flush(facts: Facts) -> str:
+    """What makes the server empty its cache when asked."""
+    return {
+        "vllm": "; vLLM empties it when started with VLLM_SERVER_DEV_MODE=1",
+        "sglang": "; SGLang refuses /flush_cache while requests run, or without its admin key",
+    }.get(facts.engine, "")
 
 
 def needs_report(facts: Facts) -> str:

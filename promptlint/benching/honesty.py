@@ -35,6 +35,8 @@ def _alone(answer: Answer, shot: Shot, names: Collection[str], *, fixed_length: 
         answer.lies.append(f"answered as model {answer.model[:80]}")
     if prompt is not None and shot.exact and prompt != sent:
         answer.lies.append(f"usage says {prompt:,} prompt tokens, {sent:,} were sent")
+    if prompt is not None and prompt < 1 and not shot.exact:
+        answer.lies.append(f"usage says {prompt:,} prompt tokens")
     if cached is not None and prompt is not None and not 0 <= cached <= prompt:
         answer.lies.append(f"usage says {cached:,} cached tokens of {prompt:,} prompt tokens")
     if output is None:
@@ -43,7 +45,7 @@ def _alone(answer: Answer, shot: Shot, names: Collection[str], *, fixed_length: 
         answer.lies.append(
             f"usage says {output:,} output tokens where {shot.output:,} were asked for and it stopped by {answer.finish}"
         )
-    if answer.events > output:
+    if answer.events > output and not answer.calls:
         answer.lies.append(f"usage says {output:,} output tokens, {answer.events:,} came")
 
 

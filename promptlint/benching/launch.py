@@ -41,7 +41,7 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
     )
     kv_dtype = {"fp8": "fp8_e4m3"}.get(launch.kv_dtype, launch.kv_dtype)  # SGLang takes no shorter name
     vllm = [
-        *(launch.model, "--port", "8000", "--dtype", launch.dtype),
+        *(launch.model, "--host", "127.0.0.1", "--port", "8000", "--dtype", launch.dtype),
         *("--tensor-parallel-size", str(launch.tensor_parallel)),
         *(("--max-model-len", str(launch.context)) if launch.context else ()),
         *(("--kv-cache-dtype", kv_dtype) if kv_dtype else ()),
@@ -53,6 +53,8 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
             launch.model,
             "--served-model-name",
             launch.model,
+            "--host",
+            "127.0.0.1",
             "--port",
             "30000",
             "--dtype",
@@ -67,7 +69,7 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
         "# Both serve the same weights in the same format and window. Run them on GPUs of the same kind; on one and the same GPU start only one at a time, or give each half of the",
         "# memory (--gpu-memory-utilization, --mem-fraction-static). Equal pools make the cache comparable: `promptlint bench` prints both sizes.",
         "",
-        "# vLLM. Development mode lets the benchmark empty the cache and read number formats: not for production.",
+        "# vLLM. Development mode lets the benchmark empty the cache and read number formats: not for production, and only where nobody else can reach it (--host).",
         f"VLLM_SERVER_DEV_MODE=1 vllm serve {shlex.join(vllm)}",
         "",
         "# SGLang. --enable-cache-report makes it report cached tokens in the usage.",
@@ -76,7 +78,7 @@ def commands(launch: Launch, engines: Sequence[Engine] = ()) -> str:
         sglang.append("--disable-cuda-graph")
         lines += [
             f"# {graphs.fact[:1].upper()}{graphs.fact[1:]} ({graphs.source}).",
-            "# Try without --disable-cuda-graph first. 0.5.23 also spells it --cuda-graph-backend-decode=disabled --cuda-graph-backend-prefill=disabled.",
+            "# Try without --disable-cuda-graph first. 0.5.23 still takes it, as deprecated: its new spelling is --cuda-graph-backend-decode=disabled --cuda-graph-backend-prefill=disabled.",
             "# To see what the graphs alone are worth, run vLLM a second time with --enforce-eager.",
         ]
     lines.append(f"python -m sglang.launch_server {shlex.join(sglang)}")

@@ -13,7 +13,7 @@ from typing import Any
 from promptlint.benching.client import Client, Limits, Server
 from promptlint.benching.drive import Run, drive
 from promptlint.benching.expected import Expected, expect, shared_share
-from promptlint.benching.fairness import Objection, compare_facts, fits, needs_report
+from promptlint.benching.fairness import Objection, compare_facts, fits, how_to_flush, needs_report
 from promptlint.benching.honesty import check_answers
 from promptlint.benching.plan import Load, Sampling, Shot, Spelling, arrivals, disguise, shots
 from promptlint.benching.servers import Facts, Unusable, flush, read_counters, read_facts
@@ -49,7 +49,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for every target. `seed` makes arrival times and tokens; `may_differ` measures in spite of refusals."""
+    """What holds for every target. `seed` makes arrival times and tokens; `fresh`: no earlier run had it, so no cache knows the tokens. `may_differ` measures in spite of refusals."""
 
     repetitions: int = 5
     level: float = 0.95
@@ -64,6 +64,7 @@ class Settings:
     low: int = 1000
     high: int = 30_000
     seed: int = 1
+    fresh: bool = True
     give_up: int = 3
     key: str = ""
 
@@ -176,6 +177,7 @@ class _Session:
     async def _look(self) -> None:
         """Ask all targets about themselves, and weigh whether comparing them is fair."""
         names = list(self.clients)
+        self.progress(f"asking {', '.join(names)}")
         asked = await asyncio.gather(
             *(read_facts(self.clients[name], self.model, may_flush=self.settings.may_flush) for name in names),
             return_exceptions=True,
@@ -200,6 +202,7 @@ class _Session:
             *compare_facts(self.found.facts),
             *fits(self.found.facts, longest, exact=exact),
             *self._twice(),
+            *self._unflushed(),
             *self._weak(),
         ]
 
@@ -214,6 +217,28 @@ class _Session:
             for name, client in self.clients.items()
             if urls.count(client.server.url) > 1 and not self.found.facts[name].flush
         ][:1]
+
+    def _unflushed(self) -> list[Objection]:
+        """What a cache that cannot be emptied does to a run: other tokens are not found in it, but they leave less room."""
+        settings, names = self.settings, [name for name, facts in self.found.facts.items() if not facts.flush]
+        if not names:
+            return []
+        found = []
+        as_text = any(any(variant.texts) for variant in self.traffic)  # then the cache is warm: see _weak
+        if settings.may_flush and not as_text and (settings.repetitions > 1 or len(names) < len(self.found.facts)):
+            ways = {how_to_flush(self.found.facts[name]) for name in names}
+            found.append(
+                Objection(
+                    f"{', '.join(names)} cannot empty its cache: what was sent before fills it and has to make room{''.join(sorted(ways))}"
+                )
+            )
+        if not settings.fresh:
+            found.append(
+                Objection(
+                    f"{', '.join(names)} may know the prompts: --seed {settings.seed} spells them as in an earlier run with it, and nothing empties the cache"
+                )
+            )
+        return found
 
     def _weak(self) -> list[Objection]:
         """Doubts about the workload and the way it is measured."""
@@ -269,6 +294,12 @@ class _Session:
                 if bad is not None:
                     self.found.unusable[name] = f"does not answer the warm-up: {bad.error}" + _hint(bad.error)
                     break
+                if any(answer.output_tokens is None for answer in run.answers):
+                    self.found.objections.append(
+                        Objection(
+                            f"{name} reports no output tokens: events are counted in their place, which may hold several"
+                        )
+                    )
                 if any(answer.cached_tokens is None for answer in run.answers):
                     self.found.objections.append(
                         Objection(
@@ -310,8 +341,9 @@ class _Session:
         before = await read_counters(client) if facts.metrics else None
 
         def keep(run: Run, server: Mapping[str, float] | None = None) -> None:
-            # Text of an earlier run may still be cached where nothing empties it; an interrupted request finds what it has computed itself.
-            cold = (variant.as_words or made[0].exact or flushed) and not (server or {}).get("preemptions")
+            # Text, or tokens of an earlier run with this seed, may still be cached where nothing empties it; an interrupted request finds what it has computed itself.
+            new = settings.fresh and (variant.as_words or made[0].exact)
+            cold = (new or flushed) and not (server or {}).get("preemptions")
             check_answers(
                 run, made, self._names(name), cold=cold, fixed_length=settings.fixed_length and not cell.structured
             )

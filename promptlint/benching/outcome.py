@@ -17,6 +17,7 @@ __all__ = ["SCHEMA", "About", "document", "request_rows", "status"]
 
 SCHEMA = "promptlint.bench/1"
 _LAG_MS, _LAG_SHARE = 2.0, 0.2  # of the median time to first token
+_JSON_BEGINS = '{["-0123456789tfn'
 _FAR = 0.02  # hit rates further apart than this are worth a word
 
 
@@ -38,7 +39,7 @@ def status(found: Measurement) -> str:
         return "unusable"
     if found.denied:
         return "refused"
-    if not found.finished and not found.lost:
+    if not found.finished:
         return "interrupted"
     whole = all(trial.figures.whole for cell in found.cells for trial in cell.trials)
     return "complete" if whole and not found.lost else "unfair"
@@ -171,7 +172,11 @@ def _comparison(one: Comparison) -> dict[str, Any]:
 
 def _expected(trials: Sequence[Trial]) -> dict[str, Any] | None:
     """Observed against simulated cached tokens over all runs of a target in a cell."""
-    known = [trial for trial in trials if trial.expected is not None and trial.figures.cached_tokens is not None]
+    known = [
+        trial
+        for trial in trials
+        if trial.expected and trial.figures.cached_tokens is not None and not trial.figures.lies
+    ]
     if not known:
         return None
     expected = observed = ours = theirs = differing = compared = 0
@@ -210,7 +215,7 @@ def _promises(found: Measurement, names: Sequence[str], about: About) -> list[di
             swept: dict[float, Mapping[str, float]] = {}
             failed: dict[float, int] = {}
             for cell in found.cells:
-                trials = cell.of(name)
+                trials = [trial for trial in cell.of(name) if not trial.run.interrupted]
                 if cell.load.closed or not trials or (cell.variant, cell.structured) != (variant, structured):
                     continue
                 together = Run(
@@ -218,7 +223,7 @@ def _promises(found: Measurement, names: Sequence[str], about: About) -> list[di
                 )
                 whole = figures(together, trials[0].prompt_tokens, flushed=False)
                 swept[cell.load.rate] = whole.values
-                failed[cell.load.rate] = sum(t.figures.requests - t.figures.answered for t in trials)
+                failed[cell.load.rate] = sum(t.figures.requests - t.figures.answered + t.figures.lies for t in trials)
             if name in found.lost:
                 row = Goodput(None, None, "the target was given up", None)
                 rows.append({"target": name, "variant": variant, "structured": structured, **_goodput(row, about)})
@@ -247,7 +252,7 @@ def _doubts(found: Measurement) -> list[str]:
         for name in dict.fromkeys(trial.target for trial in cell.trials):
             trials = cell.of(name)
             expected = _expected(trials)
-            if expected and abs(expected["hit_rate"] - expected["observed_hit_rate"]) > _FAR:
+            if expected and _far(expected, trials):
                 said.append(
                     f"{name} ({cell.variant}, {cell.load.words()}): hit rate {100 * expected['observed_hit_rate']:.1f} %, "
                     f"expected {100 * expected['hit_rate']:.1f} % ({expected['model']})"
@@ -257,9 +262,31 @@ def _doubts(found: Measurement) -> list[str]:
                 said.append(
                     f"{name} did not empty its cache when asked before repetition {', '.join(missed)} ({cell.variant}, {cell.load.words()})"
                 )
+            if cell.structured:
+                said += _of_schema(name, trials)
             for trial in trials:
                 said += _of_trial(name, trial)
     return said
+
+
+def _far(expected: Mapping[str, Any], trials: Sequence[Trial]) -> bool:
+    """Whether the observed hit rate is none that the model can explain: between all under way together and one at a time lies what chance decides."""
+    rates = [expected["hit_rate"]]
+    for trial in trials:
+        if trial.expected is not None and trial.expected.alone:
+            rates.append(sum(trial.expected.alone) / sum(trial.prompt_tokens))
+    return not min(rates) - _FAR <= expected["observed_hit_rate"] <= max(rates) + _FAR
+
+
+def _of_schema(name: str, trials: Sequence[Trial]) -> list[str]:
+    """A server that does not know `response_format` may pass over it, and is then compared with one that follows a grammar."""
+    answers = [answer for trial in trials for answer in trial.run.answers if answer.ok and answer.begin]
+    other = [answer for answer in answers if answer.begin[0] not in _JSON_BEGINS]
+    if not other:
+        return []
+    return [
+        f"{name} seems to pass over the schema: {len(other):,} of {len(answers):,} answers do not begin as JSON does, the first with {other[0].begin!r}"
+    ]
 
 
 def _of_trial(name: str, trial: Trial) -> list[str]:
@@ -273,10 +300,12 @@ def _of_trial(name: str, trial: Trial) -> list[str]:
             f"{name} closed {made.resent} kept connections before it answered in repetition {trial.repetition}; those requests were sent once more"
         )
     said += _of_server(name, trial)
-    if made.answered < made.requests:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in made.failed.items())
+    # What the user's own interruption left unsent is no fault of the server.
+    failed = {kind: count for kind, count in made.failed.items() if not (trial.run.interrupted and kind == "not sent")}
+    if failed:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in failed.items())
         said.append(
-            f"{name} left {made.requests - made.answered} of {made.requests} requests of repetition {trial.repetition} unanswered ({kinds}); the first: {made.first_failure}"
+            f"{name} left {sum(failed.values())} of {made.requests} requests of repetition {trial.repetition} unanswered ({kinds}); the first: {made.first_failure}"
         )
     return said
 

@@ -145,7 +145,13 @@ def shots(
         path = "/v1/chat/completions" if "messages" in fields else "/v1/completions"
         made.append(
             Shot(
-                index, sent, body.encode()[:-1], path, _before(request, requests, latest), text is None and not as_words
+                # Half a surrogate pair, which a log may hold and no server takes, goes as a question mark.
+                index,
+                sent,
+                body.encode(errors="replace")[:-1],
+                path,
+                _before(request, requests, latest),
+                text is None and not as_words,
             )
         )
         if request.session is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,11 @@ from promptlint.benching.client import Client, Limits
 __all__ = ["Counters", "Facts", "Unusable", "counters", "flush", "read_counters", "read_facts"]
 
 _ASKING = Limits(connect=5.0, idle=10.0, total=15.0)  # for a question about the server, not for an answer of the model
+
+
+_DESCRIBING = Limits(connect=5.0, idle=60.0, total=60.0)
+"""For /server_info: when first asked, vLLM looks at the whole machine (compilers, drivers, packages), which took over ten seconds on a busy one."""
+_MANY = 1 << 53  # no server has so many tokens; beyond it a float is no longer exact
 
 
 class Unusable(Exception):
@@ -74,7 +80,7 @@ async def read_facts(client: Client, model: str | None, *, may_flush: bool) -> F
             f"GET /v1/models gives status {listed.status} and no list of models; an OpenAI-compatible server is expected (where it lists none, name one with --model)"
         )
     ids = [card["id"] for card in cards]
-    if model is None and len({card.get("parent") or card["id"] for card in cards}) > 1:
+    if model is None and len({_text(card.get("parent")) or card["id"] for card in cards}) > 1:
         raise Unusable(f"serves several models, choose one with --model: {', '.join(ids)}")
     card = next((card for card in cards if card["id"] == model), None) if model else cards[0]
     if card is None:
@@ -84,7 +90,7 @@ async def read_facts(client: Client, model: str | None, *, may_flush: bool) -> F
     facts.engine = owner if owner in {"vllm", "sglang"} else "unknown"
     version, info, described, metrics = await asyncio.gather(
         client.get("/version", _ASKING),
-        client.get("/server_info?config_format=json", _ASKING),
+        client.get("/server_info?config_format=json", _DESCRIBING),
         client.get("/model_info", _ASKING),
         client.get("/metrics", _ASKING),
     )
@@ -119,7 +125,8 @@ def _names(*given: Any) -> tuple[str, ...]:
 
 
 def _int(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    """A number of tokens or of devices; None for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MANY else None
 
 
 def _text(value: Any) -> str | None:
@@ -202,14 +209,18 @@ def _metric_facts(facts: Facts, text: str) -> None:
     facts.metrics = "vllm:" in text or "sglang:" in text
     if found := _CACHE_INFO.search(text):
         labels = dict(_LABEL.findall(found[1]))
-        block, count = labels.get("block_size", ""), labels.get("num_gpu_blocks", "")
-        if block.isdigit() and count.isdigit() and int(count) > 1:
-            facts.unit, facts.capacity_tokens = int(block), (int(count) - 1) * int(block)
+        block, count = (_digits(labels.get(name, "")) for name in ("block_size", "num_gpu_blocks"))
+        if block and count and count > 1:
+            facts.unit, facts.capacity_tokens = block, (count - 1) * block
         if labels.get("enable_prefix_caching") in {"True", "False"}:
             facts.prefix_caching = labels["enable_prefix_caching"] == "True"
         facts.kv_dtype = facts.kv_dtype or _format(labels.get("cache_dtype"))
-    if facts.capacity_tokens is None and (pool := counters(text).values.get("sglang:max_total_num_tokens")):
-        facts.capacity_tokens = int(pool)
+    if facts.capacity_tokens is None:
+        facts.capacity_tokens = _int(int(counters(text).values.get("sglang:max_total_num_tokens", 0.0)))
+
+
+def _digits(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else None
 
 
 async def _flush_path(client: Client, engine: str) -> str:
@@ -267,6 +278,8 @@ def counters(text: str) -> Counters:
         try:
             value = float(number)
         except ValueError:
+            continue
+        if not math.isfinite(value) or value >= _MANY:
             continue
         plain = name.removesuffix("_total")
         values[plain] = values.get(plain, 0.0) + value

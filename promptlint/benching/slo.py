@@ -1,7 +1,7 @@
 """Goodput: the highest rate of requests at which a server still keeps its promises, and the servers that a load needs.
 
 Each swept rate is an open load: requests arrive whether or not earlier ones are answered, so a server that cannot keep up builds a queue and breaks the bound on its
-time to first token. A rate is kept when every bound holds over all its answers together and no request failed.
+time to first token. A rate is kept when every bound holds over all its answers together, no request failed, and no answer reports what cannot be.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def goodput(
 
 def _broken(values: Mapping[str, float], failed: int, bounds: Sequence[Bound]) -> str:
     if failed:
-        return f"{failed} requests failed"
+        return f"{failed} request{'s' if failed > 1 else ''} failed or contradicted what was sent"
     for bound in bounds:
         value = values.get(bound.figure)
         if value is None and not bound.figure.startswith(("itl", "tpot")):

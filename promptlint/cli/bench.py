@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from promptlint.cli import one_line
 from promptlint.cli._common import FiniteRange, emit
 from promptlint.errors import UserError
 
 
-def _must_be_writable(path: Path) -> None:
-    try:
-        path.open("a", encoding="utf-8").close()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+def _must_be_writable(paths: Sequence[Path]) -> None:
+    """Before the measurement, not after it. Leaves no file behind."""
+    for path in paths:
+        if paths.count(path) > 1:
+            raise UserError(f"{path}: named for two outputs, the second would replace the first")
+        new = not path.exists()
+        try:
+            path.open("a", encoding="utf-8").close()
+            if new:
+                path.unlink()
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _write(outputs: Sequence[tuple[str, Path | None]]) -> bool:
+    """Write each text to its file, None is stdout; one that fails, on a full disk, costs none of the others. Whether all were written."""
+    whole = True
+    for text, path in outputs:
+        try:
+            emit(text, path)
+        except UserError as error:
+            whole = False
+            click.echo(f"promptlint: error: {one_line(str(error))}", err=True)
+    return whole
 
 
 _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable": 2}
@@ -202,15 +223,12 @@ def command(**given: Any) -> int:
     import json
 
     from promptlint.app.bench import Asked, launch, run
-    from promptlint.cli import one_line
     from promptlint.report.bench import to_text
 
     output_format, output, save, rows_file = (
         given.pop(name) for name in ("output_format", "output_file", "save", "per_request")
     )
-    for path in (output, save, rows_file):
-        if path is not None:
-            _must_be_writable(path)  # before the measurement, not after it
+    _must_be_writable([path for path in (output, save, rows_file) if path is not None])
     if given.pop("print_launch"):
         emit(launch(Asked(**given)), output)
         return 0
@@ -220,9 +238,10 @@ def command(**given: Any) -> int:
         click.echo(f"promptlint: error: {one_line(f'target {name} ({addresses[name]}): {why}')}", err=True)
     for why in data["refused"] if data["status"] == "refused" else ():
         click.echo(f"promptlint: error: not a fair comparison: {one_line(why)}", err=True)
+    document = json.dumps(data, indent=2) + "\n"
+    outputs: list[tuple[str, Path | None]] = [(document if output_format == "json" else to_text(data), output)]
     if save is not None:
-        emit(json.dumps(data, indent=2) + "\n", save)
+        outputs.append((document, save))
     if rows_file is not None:
-        emit("".join(json.dumps(row) + "\n" for row in rows), rows_file)
-    emit(json.dumps(data, indent=2) + "\n" if output_format == "json" else to_text(data), output)
-    return _EXIT[data["status"]]
+        outputs.append(("".join(json.dumps(row) + "\n" for row in rows), rows_file))
+    return _EXIT[data["status"]] if _write(outputs) else 2

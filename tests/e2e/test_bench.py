@@ -1,5 +1,6 @@
 """`promptlint bench` against servers that run, stumble, hang, lie and die."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -188,6 +189,46 @@ def test_a_server_that_says_nothing_of_itself_is_not_waited_for(capsys, monkeypa
     assert data["unusable"]["A"] == "no answer in 0.3 s"
 
 
+def test_what_a_server_has_to_look_up_first_is_waited_for(capsys, monkeypatch):
+    """vLLM looks at compilers, drivers and packages when it is first asked for /server_info."""
+
+    class Slow(StandIn):
+        async def _about(self, writer, path):
+            if path == "/server_info":
+                await asyncio.sleep(1)
+            await super()._about(writer, path)
+
+    monkeypatch.setattr("promptlint.benching.servers._ASKING", Limits(connect=2, idle=0.3, total=1))
+    with Slow() as a:
+        data, _ = bench(capsys, "--target", a.url, *QUICK, "--repetitions", 1)
+    assert data["targets"][0]["facts"]["dtype"] == "bfloat16"
+
+
+def test_a_parent_that_is_no_name_is_passed_over(capsys):
+    with StandIn(Behaviour(listed={"data": [{"id": MODEL, "owned_by": "vllm", "parent": ["x"]}]})) as a:
+        data, _ = bench(capsys, "--target", a.url, *QUICK, "--repetitions", 1)
+    assert data["status"] == "complete"
+
+
+def test_a_seed_of_an_earlier_run_on_a_cache_that_nothing_empties(capsys):
+    """It finds its own prompts again: that is said before, and no lie of the server."""
+    with StandIn(Behaviour(can_flush=False)) as a:
+        for _ in range(2):
+            data, _ = bench(capsys, "--target", a.url, *QUICK, "--seed", 7, "--concurrency", 1)
+    assert data["status"] == "complete"
+    assert any("may know the prompts: --seed 7" in one for one in data["warnings"])
+
+
+def test_a_cache_that_cannot_be_emptied_is_named(capsys):
+    with StandIn() as a, StandIn(Behaviour(can_flush=False)) as b:
+        data, _ = bench(capsys, *ab(a, b), *QUICK, "--concurrency", 1, "--repetitions", 1)
+        assert any(
+            one.startswith("B cannot empty its cache") and "VLLM_SERVER_DEV_MODE=1" in one for one in data["warnings"]
+        )
+        data, _ = bench(capsys, *ab(a, b), *QUICK, "--concurrency", 1, "--repetitions", 1, "--no-flush")
+    assert not any("cannot empty its cache" in one for one in data["warnings"])  # as the user wants it
+
+
 @pytest.mark.parametrize("listed", [{}, [], {"data": 3}, {"data": [{"id": 4}]}, {"data": []}, "x"])
 def test_a_server_that_lists_no_models(capsys, listed):
     with StandIn(Behaviour(listed=listed)) as a:
@@ -212,6 +253,21 @@ def test_a_result_that_cannot_be_written_is_said_before_the_measurement(capsys, 
         assert ended.value.code == 2
         assert "cannot be written" in capsys.readouterr().err
         assert not a.requests
+
+
+def test_outputs_are_looked_at_before_and_lost_one_by_one(capsys, tmp_path):
+    """A wrong argument leaves no empty file, one file is not written twice, and a full disk costs what was to stand on it, no more."""
+    result = tmp_path / "run.json"
+    for args in (("--target", "ftp://x"), ("-o", result)):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["bench", "--target", "x:1", "--save", str(result), *map(str, args)])
+        assert ended.value.code == 2
+        assert not result.exists()
+    assert "named for two outputs" in capsys.readouterr().err
+    with StandIn() as a:
+        out, err = bench(capsys, "--target", a.url, *QUICK, "--repetitions", 1, "--save", "/dev/full", status=2)
+    assert out["status"] == "complete"
+    assert "/dev/full: cannot be written" in err
 
 
 def test_a_server_that_begins_to_hang_is_given_up(capsys):
@@ -244,7 +300,10 @@ def test_an_interrupt_writes_what_was_measured(tmp_path, fault):
     with StandIn(Behaviour(first=0.05, faults=hanging)) as a:
         options = (*QUICK, "--repetitions", "50", "--concurrency", "4", "--save", str(result), "--timeout", "60")
         command = [sys.executable, "-m", "promptlint", "bench", "--target", a.url, *options]
+        # What a shell starts in the background ignores SIGINT, and so would its children.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        signal.signal(signal.SIGINT, before)
         for line in child.stderr:
             if line.startswith("repetition 3"):
                 break
@@ -317,6 +376,7 @@ def test_variants_and_structured_output(capsys):
     }
     assert len(rates) == 6
     assert rates["one-branch", False] > rates["as-is", False] > rates["shuffled", False]
+    assert any("seems to pass over the schema" in one for one in data["warnings"])  # this server answers "w w w"
     with_schema = [body for body in a.requests if "response_format" in body]
     assert len(with_schema) == 2 + 3 * 64
     assert not any("ignore_eos" in body for body in with_schema)
@@ -422,6 +482,17 @@ def test_the_key_is_sent_and_never_written(capsys, monkeypatch, tmp_path):
     assert "sk-secret" not in json.dumps(data) + err
 
 
+@pytest.mark.parametrize(
+    ("key", "words"), [("", "or it is empty"), ("a\nb", "no key has"), ("schl\u00fcssel", "no key has")]
+)
+def test_what_is_no_key(capsys, monkeypatch, key, words):
+    monkeypatch.setenv("BENCH_KEY", key)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["bench", "--target", "x:1", "--api-key-env", "BENCH_KEY"])
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
 def test_launch_commands(capsys):
     out = text(capsys, "--print-launch", "--model", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "RTX 5090")
     assert "--disable-cuda-graph" in out
@@ -444,6 +515,11 @@ def test_launch_commands(capsys):
         (("--target", "x:1", "--rate-sweep", "1,zero"), "above 0"),
         (("--target", "x:1", "--vocabulary", "5:9"), "LOW:HIGH"),
         (("--target", "x:1", "--arrivals", "constant"), "--rate"),
+        (("--target", "x:1", "--arrivals", "constant", "--concurrency", "2"), "give one of them"),
+        (("--target", "x:1", "--speed", "2"), "--arrivals recorded"),
+        (("--target", "x:1", "--load", "2"), "--slo"),
+        (("--target", "x:1", "--pool", "chat"), "--workload"),
+        (("--target", "=x:1"), "NAME=URL"),
         (("--target", "x:1", "--traffic", "/nowhere.jsonl"), "nowhere"),
         (("--print-launch",), "--model"),
     ],
@@ -484,6 +560,15 @@ def test_longer_requests_can_be_left_out(capsys, tmp_path):
         assert "--longest 600" in data["refused"][0]
         data, _ = bench(capsys, "--target", a.url, "--traffic", log, "--repetitions", 1, "--longest", 600)
     assert (data["workload"]["requests"], data["workload"]["left_out"]) == (6, 3)
+    tree = tmp_path / "tree.yaml"
+    tree.write_text(
+        "model: Llama-3.1-8B\ngpu: H100\noutput: 4\nrequests: 12\nturns: 3\nprompt:\n  - {block: system, tokens: 80}\n  - {block: history}\n"
+        "  - {block: question, tokens: 30, varies: request}\n"
+    )
+    with StandIn() as a:
+        variants = ("--variant", "as-is", "--variant", "one-branch")
+        data, _ = bench(capsys, "--target", a.url, "--workload", tree, "--repetitions", 1, "--longest", 120, *variants)
+    assert (data["workload"]["requests"], data["workload"]["left_out"]) == (3, 9)  # of one variant, not of both
 
 
 def test_somebody_else_on_the_server_is_noticed(capsys):
@@ -547,6 +632,19 @@ def test_a_workload_as_words_for_servers_without_token_ids(capsys):
     expected = data["cells"][0]["targets"][0]["expected"]
     assert expected["observed_hit_rate"] == pytest.approx(expected["hit_rate"], abs=0.03)
     assert expected["requests_that_differ"] is None
+
+
+def test_a_server_without_usage_is_named(capsys):
+    class Silent(StandIn):
+        @staticmethod
+        def _event(writer, data):
+            if b'"usage"' not in data:
+                StandIn._event(writer, data)
+
+    with Silent() as a:
+        data, _ = bench(capsys, "--target", a.url, *QUICK, "--repetitions", 1)
+    assert any("A reports no output tokens" in one for one in data["warnings"])
+    assert any("A reports no cached tokens" in one for one in data["warnings"])
 
 
 def test_a_server_that_lists_nothing_needs_the_name_of_its_model(capsys):

@@ -143,6 +143,9 @@ def test_cached_tokens_request_by_request(capsys, urls, tmp_path):
         (blocks - 1) * BLOCK for blocks in BLOCKS
     ]
     assert [target["facts"]["unit"] for target in data["targets"]] == [BLOCK, BLOCK]
+    assert {target["facts"]["dtype"] for target in data["targets"]} == {
+        "float32"
+    }  # /server_info, slow when first asked
     found = [json.loads(line) for line in rows.read_text().splitlines()]
     assert len(found) == 2 * 3 * 64
     assert [row for row in found if row["cached_tokens"] != row["expected_cached_tokens"]] == []

@@ -1,5 +1,7 @@
 """`advise --measured`: what of a run may be counted on."""
 
+import contextlib
+import copy
 import json
 
 import pytest
@@ -38,6 +40,7 @@ def row(name, rate, ttft=40.0):
 
 def run(first="vllm", second="sglang", **changes):
     cell = {
+        "variant": "as-is",
         "closed": True,
         "structured": False,
         "rate": None,
@@ -88,15 +91,101 @@ def test_the_other_way_round(tmp_path):
 def test_goodput_is_a_throughput_too(tmp_path):
     cells = {"closed": False, "rate": 8.0, "comparisons": []}
     promises = [
-        {"target": name, "kept": 8.0, "broken": 16.0, "at_least": False, "structured": False, "slo": "ttft_p99=500"}
+        {
+            "target": name,
+            "variant": "as-is",
+            "kept": 8.0,
+            "broken": 16.0,
+            "at_least": False,
+            "structured": False,
+            "slo": "ttft_p99=500",
+        }
         for name in "AB"
     ]
     found = load(tmp_path, run(cell=cells, goodput=promises))
     assert found.requests_per_second == {"sglang": 8.0, "vllm": 8.0}
     assert found.ratio is None
     promises[1]["at_least"] = True
-    with pytest.raises(UserError, match="fixed rate"):
+    with pytest.raises(UserError, match="before B broke a bound: sweep higher rates"):
         load(tmp_path, run(cell=cells, goodput=promises))
+    promises[1] |= {"at_least": False, "kept": None}
+    with pytest.raises(UserError, match="sglang kept the bounds at no swept rate: sweep lower rates"):
+        load(tmp_path, run(cell=cells, goodput=promises))
+
+
+def test_variants_beside_the_workload_do_not_count(tmp_path):
+    """They show what would become of other prompts; a rate that only they kept is none of the workload's."""
+    promises = [
+        {
+            "target": name,
+            "variant": variant,
+            "kept": kept,
+            "broken": 32.0,
+            "at_least": False,
+            "structured": False,
+            "slo": "ttft_p99=500",
+        }
+        for variant, rates in (("as-is", (4.0, 8.0)), ("one-branch", (16.0, 16.0)))
+        for name, kept in zip("AB", rates, strict=True)
+    ]
+    data = run(goodput=promises)
+    [cell] = data["cells"]
+    open_ = cell | {"closed": False, "comparisons": []}
+    data["cells"] = [
+        open_ | {"variant": variant, "rate": rate, "targets": [row("A", rate, ttft), row("B", rate, ttft)]}
+        for variant, ttft in (("one-branch", 1.0), ("as-is", 50.0))[::-1]
+        for rate in (4.0, 8.0, 16.0)
+    ]
+    found = load(tmp_path, data)
+    assert found.requests_per_second == {"vllm": 4.0, "sglang": 8.0}
+    assert {one.ttft_p50_ms for one in found.engines.values()} == {50.0}
+    other = cell | {"variant": "one-branch"}
+    with pytest.raises(UserError, match="whole repetitions"):
+        load(tmp_path, run(cells=[cell | {"comparisons": []}, other]))
+    assert "mine, one-branch, 16 requests" in load(tmp_path, run(cells=[other])).words
+
+
+def _places(value, place=()):
+    if place:
+        yield place
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield from _places(value[key], (*place, key))
+
+
+def test_a_result_that_was_spoiled_is_an_error_of_one_line(tmp_path):
+    """Any one value replaced: it is read, or refused; never a traceback, never a throughput that cannot be."""
+    sweep = run(
+        cell={"closed": False, "rate": 8.0, "comparisons": []},
+        goodput=[
+            {
+                "target": name,
+                "variant": "as-is",
+                "kept": 8.0,
+                "broken": 16.0,
+                "at_least": False,
+                "structured": False,
+                "slo": "e2e_p50=9",
+            }
+            for name in "AB"
+        ],
+    )
+    for data in (run(), run(first="sglang", second="vllm"), sweep):
+        for *way, last in list(_places(data)):
+            for value in (None, 0, -1, "x", [], {}, True, float("inf"), float("nan"), 10**400):
+                spoiled = copy.deepcopy(data)
+                part = spoiled
+                for key in way:
+                    part = part[key]
+                part[last] = value
+                with contextlib.suppress(UserError):
+                    assert all(0 < rate < 1e300 for rate in load(tmp_path, spoiled).requests_per_second.values())
+
+
+def test_a_measurement_that_is_not_used_is_named(capsys, tmp_path):
+    log, result = tmp_path / "log.jsonl", tmp_path / "run.json"
+    log.write_text('{"prompt": "a few words", "output_length": 2}\n' * 3)
+    result.write_text(json.dumps(run()))
+    assert f"{result} was not used" in advise(capsys, "--traffic", log, "--measured", result)
 
 
 @pytest.mark.parametrize(

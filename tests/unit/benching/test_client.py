@@ -85,6 +85,11 @@ def test_a_body_without_length_ends_with_the_connection():
         (HEAD + b"Content-Length: -4\r\n\r\n", "protocol", "content-length"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "protocol", "chunk"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffffffff\r\n", "protocol", "bytes"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n+5\r\nabcde\r\n0\r\n\r\n", "protocol", "chunk"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0x5\r\nabcde\r\n0\r\n\r\n", "protocol", "chunk"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n-6\r\n", "protocol", "chunk"),  # would lead back to itself
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"0" * 5000, "protocol", "does not end"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\nx: " + b"a" * 70_000, "protocol", "trailers"),
         (b"HTTP/1.1 200 OK\r\nx: " + b"a" * 70_000, "protocol", "does not end"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "dropped", "in the middle"),
         (HEAD + b"Content-Length: 9\r\n\r\nabc", "dropped", "in the middle"),
@@ -105,6 +110,7 @@ def test_what_is_no_whole_answer(data, kind, words):
         ("localhost:8000/v1/", "http://localhost:8000", 8000, False),
         ("https://api.example.org/llm/v1", "https://api.example.org/llm", 443, True),
         ("http://[::1]:30000", "http://[::1]:30000", 30000, False),
+        ("http://müller.example:80", "http://xn--mller-kva.example:80", 80, False),
     ],
 )
 def test_urls(url, shown, port, secure):
@@ -112,10 +118,21 @@ def test_urls(url, shown, port, secure):
     assert (server.url, server.port, server.secure) == (shown, port, secure)
 
 
-@pytest.mark.parametrize("url", ["", "http://", "ftp://x", "http://x:port", "http://x?y=1", "http://u:p@x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "http://", "ftp://x", "http://x:port", "http://x?y=1", "http://u:p@x", "http://x:0", "http://x:99999", "http:/x:80",
+        "http://[::1", "http://[x]:80", "http://a..b:80", f"http://{'a' * 70}", "http://a b:80", "http://x/a b", "http://x/\u20ac",
+    ],
+)  # fmt: skip
 def test_what_is_no_url(url):
     with pytest.raises(UserError):
         Server.parse(url)
+
+
+def test_an_ipv6_address_stands_in_brackets_in_the_request():
+    data = Client(Server.parse("http://[::1]:30000"), Limits()).encode("GET", "/")
+    assert b"\r\nhost: [::1]:30000\r\n" in data
 
 
 def ask(url, path="/v1/models", **limits):

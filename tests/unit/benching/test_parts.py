@@ -1,6 +1,7 @@
 """Answers, plans, honesty, fairness, goodput, launch commands, facts: each by small examples."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from promptlint.benching.fairness import compare_facts
 from promptlint.benching.honesty import check_answers
 from promptlint.benching.launch import Launch, commands
 from promptlint.benching.plan import Load, Sampling, Spelling, arrivals, encode, shots
-from promptlint.benching.servers import Counters, Facts, _sglang_arguments, _vllm_config, counters
+from promptlint.benching.servers import Counters, Facts, _metric_facts, _sglang_arguments, _vllm_config, counters
 from promptlint.benching.slo import Bound, goodput, parse_rates, parse_slo
 from promptlint.caches.request import Request, common_prefix, pack
 from promptlint.caches.workloads import tree
@@ -117,6 +118,54 @@ def test_a_refusal_quotes_the_server():
     assert read_answer(moved, 0, 0, 0).kind == "status"
 
 
+def test_a_server_that_has_enough_is_told_from_one_that_fails():
+    one = Reply(status=429, headers={"retry-after": "30"}, pieces=[(0, b'{"error": "slow down"}')])
+    error = read_answer(one, 0, 0, 0).error
+    assert error.startswith("status 429: slow down")
+    assert "Retry-After 30" in error
+    assert "smaller --concurrency or --rate" in error
+
+
+@pytest.mark.parametrize("value", ["7", "x" * 900, [7], {}, True, 7.5, pytest.param(10**400, id="huge")])
+def test_a_count_that_is_none_is_a_lie(value):
+    """Said once, however often the usage is repeated; and nothing is computed with it."""
+    usage = {"choices": [], "usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": value}}}
+    found = read_answer(reply(token(), token(finish="length"), usage, usage, b"[DONE]"), 0, 0, 0)
+    assert (found.error, found.prompt_tokens, found.cached_tokens) == ("", 9, None)
+    [words] = found.lies
+    assert words.startswith("usage gives cached_tokens as ")
+    assert len(words) < 80
+
+
+def test_a_whole_number_with_a_point_is_a_count():
+    usage = {"choices": [], "usage": {"prompt_tokens": 9.0, "completion_tokens": None}}
+    found = read_answer(reply(token(), token(finish="length"), usage, b"[DONE]"), 0, 0, 0)
+    assert (found.prompt_tokens, found.output_tokens, found.lies) == (9, None, [])
+
+
+def test_a_line_without_end_costs_no_more_than_its_length():
+    """Eight times as much in as small pieces: eight times the work, not sixty-four times."""
+
+    def cost(size):
+        pieces = [(0.0, b"x" * 4096)] * (size // 4096)
+        start = time.process_time()
+        assert read_answer(Reply(status=200, pieces=pieces), 0, 0, 0).error
+        return time.process_time() - start
+
+    small = min(cost(1 << 21) for _ in range(3))
+    assert cost(1 << 24) < 30 * max(small, 0.001)
+
+
+def test_a_tool_call_may_come_in_more_events_than_tokens():
+    call = {"choices": [{"delta": {"tool_calls": [{"index": 0}]}, "finish_reason": None}]}
+    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+    end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+    found = read_answer(reply(call, call, call, end, usage, b"[DONE]", at=(1, 2, 3, 4, 5, 6)), 0, 0, 0)
+    made = shots([Request(0, pack(range(3)), pack([0, 0]))], Sampling(), Spelling(), [{"messages": []}])
+    check_answers(Run([found], 1.0), made, {"m"}, cold=False, fixed_length=False)
+    assert (found.events, found.output_tokens, found.lies) == (3, 2, [])
+
+
 # ---- plans
 
 
@@ -174,6 +223,11 @@ def test_a_turn_waits_for_the_turn_before_and_branches_do_not():
     assert [shot.after for shot in shots(rows, Sampling(), Spelling())] == [None, 0, None, None, None]
     alone = [Request(index, pack(prompt)) for index, prompt in enumerate(prompts)]
     assert {shot.after for shot in shots(alone, Sampling(), Spelling())} == {None}
+
+
+def test_half_a_surrogate_pair_of_a_log_is_sent_as_something_that_is_text():
+    [shot] = shots([Request(0, pack([1]), pack([2]))], Sampling(), Spelling(), [{"prompt": "a\ud800b"}])
+    assert json.loads(encode(shot, "m"))["prompt"] == "a?b"
 
 
 def test_arrivals():
@@ -238,6 +292,14 @@ def test_honest_answers():
 def test_lies(row, words):
     [found] = lied(row)
     assert any(words in one for one in found), found
+
+
+def test_a_text_of_no_tokens_is_a_lie():
+    made = shots([Request(0, pack(range(9)), pack([0]))], Sampling(), Spelling(), [{"prompt": "nine words"}])
+    for said, lies in ((-4, ["usage says -4 prompt tokens"]), (0, ["usage says 0 prompt tokens"]), (7, [])):
+        answer = Answer(0, prompt_tokens=said, output_tokens=1, events=1, finish="length")
+        check_answers(Run([answer], 1.0), made, set(), cold=False, fixed_length=True)
+        assert answer.lies == lies
 
 
 def test_a_warm_cache_may_know_more_than_this_run_has_sent():
@@ -349,6 +411,32 @@ def test_counters_add_labels_and_tell_a_restart():
     assert after.since(Counters()) == {}
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "sglang:max_total_num_tokens NaN", "sglang:max_total_num_tokens +Inf", "sglang:max_total_num_tokens -3", "sglang:max_total_num_tokens 1e300",
+        'vllm:cache_config_info{block_size="\u00b2",num_gpu_blocks="\u00b3"} 1', f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{"9" * 5000}"}} 1',
+    ],
+)  # fmt: skip
+def test_a_metrics_page_may_say_anything(page):
+    found = Facts()
+    _metric_facts(found, page + "\n")
+    assert (found.unit, found.capacity_tokens, found.metrics) == (None, None, True)
+
+
+def test_counters_that_are_no_numbers_are_passed_over():
+    before, after = (
+        counters(f"vllm:prompt_tokens_total {value}\nvllm:num_preemptions NaN\n") for value in ("Inf", "Inf")
+    )
+    assert after.since(before) == {}
+
+
+def test_a_pool_that_cannot_be_is_not_reported():
+    found = Facts()
+    _sglang_arguments(found, {"max_total_num_tokens": 10**400, "page_size": 10**30})
+    assert (found.capacity_tokens, found.unit) == (None, 1)
+
+
 @settings(max_examples=100)
 @given(
     st.dictionaries(
@@ -419,3 +507,6 @@ def test_launch_commands_follow_the_gpu():
     assert vllm.count("--kv-cache-dtype fp8_e4m3") == sglang.count("--kv-cache-dtype fp8_e4m3") == 1
     assert "--disable-cuda-graph" not in commands(Launch("org/model", resolve_gpu("H100")), engines)
     assert "'a b; rm'" in commands(Launch("a b; rm"), engines)
+    assert (
+        text.count("--host 127.0.0.1 ") == 2
+    )  # vLLM's own default is every interface, and development mode has no key

@@ -13,7 +13,7 @@ from promptlint.benching.drive import Run
 from promptlint.benching.expected import Expected
 from promptlint.benching.fairness import Objection
 from promptlint.benching.measure import Cell, Measurement, Settings, Target, Trial
-from promptlint.benching.outcome import About, document
+from promptlint.benching.outcome import About, document, status
 from promptlint.benching.plan import Load
 from promptlint.benching.servers import Facts
 from promptlint.benching.slo import parse_slo
@@ -122,6 +122,64 @@ def test_nothing_was_measured(golden):
     data = document(found, TARGETS, Settings(seed=7), About("0.1.0", "2026-11-30T12:00:00+00:00", WORKLOAD))
     jsonschema.Draft202012Validator(PUBLISHED["bench"]()).validate(data)
     golden("bench/unusable.txt", to_text(data))
+
+
+def swept(*trials, **more):
+    return measured(Cell("as-is", Load(rate=20.0), False, 0.9, list(trials)), **more)["goodput"][0]
+
+
+def test_a_server_that_contradicts_itself_has_no_goodput():
+    assert swept(trial("vllm", 1, 0.05))["kept"] == 20.0
+    row = swept(trial("vllm", 1, 0.05, lie="usage says 1 output tokens, 10 came"))
+    assert (row["kept"], row["broken"]) == (None, 20.0)
+    assert "1 request failed or contradicted" in row["why"]
+
+
+def interrupted(trial):
+    """The same run, stopped by the user before its second half was sent."""
+    del trial.run.answers[50:]
+    trial.run.interrupted = True
+    trial.figures = figures(trial.run, trial.prompt_tokens, flushed=True)
+    return trial
+
+
+def test_what_the_user_stopped_is_no_failure_of_the_server():
+    stopped = Cell("as-is", Load(rate=20.0), False, 0.9, [trial("vllm", 1, 0.05), interrupted(trial("vllm", 2, 0.05))])
+    found = Measurement({"vllm": facts("vllm", 16)}, cells=[stopped])
+    about = About("0.1.0", "2026-11-30T12:00:00+00:00", WORKLOAD, parse_slo("ttft_p99=100"))
+    data = document(found, TARGETS[:1], Settings(seed=7), about)
+    assert data["status"] == "interrupted"
+    assert data["goodput"][0]["kept"] == 20.0
+    assert not any("unanswered" in one for one in data["warnings"])
+
+
+def test_an_interrupt_after_a_loss_is_an_interrupt():
+    found = Measurement({}, cells=[closed([trial("vllm", 1, 0.04)])], lost={"sglang": "no answer in 60 s"})
+    assert status(found) == "interrupted"
+    found.finished = True
+    assert status(found) == "unfair"
+
+
+def test_between_all_together_and_one_at_a_time_nothing_is_doubtful():
+    """Requests of an open load meet less often than those of the loop that stands in for it: they find more, up to what each would find alone."""
+    one = trial("vllm", 1, 0.05)
+    one.expected = Expected((700,) * REQUESTS, "a cache model", exact=False, alone=(900,) * REQUESTS)
+    assert not any("expected" in words for words in measured(closed([one]))["warnings"])
+    one = trial("vllm", 1, 0.05, cached=940)
+    one.expected = Expected((700,) * REQUESTS, "a cache model", exact=False, alone=(900,) * REQUESTS)
+    assert any("hit rate 94.0 %, expected 70.0 %" in words for words in measured(closed([one]))["warnings"])
+
+
+def test_a_server_that_passes_over_the_schema_is_named():
+    cell = Cell("as-is", Load(concurrency=16), True, 0.9, [trial("vllm", 1, 0.05), trial("sglang", 1, 0.05)])
+    for one, begin in zip(cell.trials, ('{"verdict": "yes"', "Sure! Here is the"), strict=True):
+        for answer in one.run.answers:
+            answer.begin = begin
+    [words] = [words for words in measured(cell)["warnings"] if "schema" in words]
+    assert (
+        words
+        == "sglang seems to pass over the schema: 100 of 100 answers do not begin as JSON does, the first with 'Sure! Here is the'"
+    )
 
 
 def test_rendering_changes_nothing():
