@@ -408,8 +408,11 @@ def _waited(reply: Reply, limits: Limits, *, idle: bool) -> str:
 
 def _os_words(error: OSError) -> str:
     """What went wrong, without the addresses that asyncio adds."""
+    import errno
     import os
 
     if isinstance(error, ssl.SSLError):
-        return str(error.reason or error)
+        return str(error.reason or error).replace("_", " ").lower()
+    if error.errno == errno.EMFILE:
+        return "this process may open no more connections: raise its limit with ulimit -n, or ask for fewer requests at a time"
     return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)

@@ -208,14 +208,14 @@ class _Session:
 
     def _twice(self) -> list[Objection]:
         """One server measured under two names is a good test of chance, if what the first run leaves is gone in the second."""
-        urls = [client.server.url for client in self.clients.values()]
+        urls = [_place(client.server) for client in self.clients.values()]
         return [
             Objection(
                 f"{name} is measured twice and cannot empty its cache: the second run finds what the first has left",
                 refuse=True,
             )
             for name, client in self.clients.items()
-            if urls.count(client.server.url) > 1 and not self.found.facts[name].flush
+            if urls.count(_place(client.server)) > 1 and not self.found.facts[name].flush
         ][:1]
 
     def _unflushed(self) -> list[Objection]:
@@ -366,6 +366,12 @@ class _Session:
         else:
             window = cell.load.concurrency or _under_way(run)
             cell.trials[-1].expected = expect(facts, [shot.request for shot in made], window)
+
+
+def _place(server: Server) -> tuple[str, int, str]:
+    """Where a server is, however it is spelled: this machine has several names."""
+    here = server.host in {"localhost", "::1"} or server.host.startswith("127.")
+    return "localhost" if here else server.host.lower(), server.port, server.path
 
 
 def _under_way(run: Run) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from promptlint.benching.client import Client, Limits
+from promptlint.benching.client import Client, Limits, Reply, Server
 
 __all__ = ["Counters", "Facts", "Unusable", "counters", "flush", "read_counters", "read_facts"]
 
@@ -66,7 +66,7 @@ async def read_facts(client: Client, model: str | None, *, may_flush: bool) -> F
     """Ask a server about itself. Raises Unusable for one that does not answer or does not list the model."""
     listed = await client.get("/v1/models", _ASKING)
     if listed.error:
-        raise Unusable(listed.error)
+        raise Unusable(listed.error + _advice(listed, client.server))
     if listed.status in {401, 403}:
         raise Unusable(f"GET /v1/models gives status {listed.status}: name the variable with the key in --api-key-env")
     if model is not None and listed.status in {404, 405, 501}:
@@ -118,6 +118,19 @@ async def read_facts(client: Client, model: str | None, *, may_flush: bool) -> F
     if may_flush:
         facts.flush = await _flush_path(client, facts.engine)
     return facts
+
+
+def _advice(reply: Reply, server: Server) -> str:
+    """What to look at when a server cannot be reached."""
+    if "refused" in reply.error:
+        return "; nothing listens there: start the server, or correct the port"
+    if "certificate" in reply.error.lower():
+        return "; the variable SSL_CERT_FILE names a file with the certificate or its authority"
+    if server.secure and reply.kind in {"connect", "timeout"}:
+        return "; does it speak plain http?"
+    if not server.secure and reply.kind in {"dropped", "protocol"}:
+        return "; does it speak https?"
+    return ""
 
 
 def _names(*given: Any) -> tuple[str, ...]:

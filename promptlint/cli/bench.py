@@ -239,9 +239,10 @@ def command(**given: Any) -> int:
     for why in data["refused"] if data["status"] == "refused" else ():
         click.echo(f"promptlint: error: not a fair comparison: {one_line(why)}", err=True)
     document = json.dumps(data, indent=2) + "\n"
-    outputs: list[tuple[str, Path | None]] = [(document if output_format == "json" else to_text(data), output)]
+    outputs: list[tuple[str, Path | None]] = []  # what is kept comes first: an impatient second Ctrl-C ends the rest
     if save is not None:
         outputs.append((document, save))
     if rows_file is not None:
         outputs.append(("".join(json.dumps(row) + "\n" for row in rows), rows_file))
+    outputs.append((document if output_format == "json" else to_text(data), output))
     return _EXIT[data["status"]] if _write(outputs) else 2

@@ -12,7 +12,8 @@ import pytest
 from stand_in_server import MODEL, Behaviour, StandIn
 
 from promptlint.app.schemas import PUBLISHED
-from promptlint.benching.client import Limits
+from promptlint.benching.client import Client, Limits, Server
+from promptlint.benching.servers import Unusable, read_facts
 from promptlint.cli import cli
 from promptlint.report.bench import to_text
 
@@ -160,7 +161,9 @@ def test_a_dead_target_is_refused_at_once(capsys):
     with StandIn() as a:
         data, err = bench(capsys, "--target", a.url, "--target", "http://127.0.0.1:9", *QUICK, status=2)
     assert data["status"] == "unusable"
-    assert "error: target B (http://127.0.0.1:9): no connection: connection refused" in err
+    assert (
+        "error: target B (http://127.0.0.1:9): no connection: connection refused; nothing listens there: start" in err
+    )
     assert "connection refused" in data["unusable"]["B"]
     assert not a.requests
 
@@ -180,6 +183,25 @@ def test_a_server_that_hangs_from_the_start(capsys):
     with StandIn() as a, StandIn(Behaviour(faults={"*": "hang"})) as b:
         data, _ = bench(capsys, *ab(a, b), *QUICK, "--concurrency", 4, "--timeout", 1.5, status=2)
     assert "no answer in 1.5 s" in data["unusable"]["B"]
+
+
+def test_http_and_https_are_told_apart(capsys):
+    with StandIn() as a:
+        wrong = a.url.replace("http:", "https:")
+        data, _ = bench(capsys, "--target", wrong, *QUICK, "--connect-timeout", 1, status=2)
+    assert data["unusable"]["A"].endswith("does it speak plain http?")
+
+    async def tls(reader, writer):  # what a server says that waits for another beginning
+        writer.write(b"\x15\x03\x01\x00\x02\x02F")
+        writer.close()
+
+    async def main():
+        async with await asyncio.start_server(tls, "127.0.0.1", 0) as server:
+            client = Client(Server.parse(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), Limits())
+            with pytest.raises(Unusable, match="does it speak https"):
+                await read_facts(client, None, may_flush=False)
+
+    asyncio.run(main())
 
 
 def test_a_server_that_says_nothing_of_itself_is_not_waited_for(capsys, monkeypatch):
@@ -663,8 +685,9 @@ def test_a_server_that_lists_nothing_needs_the_name_of_its_model(capsys):
 
 def test_one_server_twice_needs_an_empty_cache_in_between(capsys):
     with StandIn(Behaviour(can_flush=False)) as a:
-        data, _ = bench(capsys, "--target", a.url, "--target", a.url, *QUICK, status=2)
-    assert "measured twice" in data["refused"][0]
+        for other in (a.url, a.url.replace("127.0.0.1", "localhost")):
+            data, _ = bench(capsys, "--target", a.url, "--target", other, *QUICK, status=2)
+            assert "measured twice" in data["refused"][0]
 
 
 def test_recorded_arrivals_need_times(capsys, tmp_path):

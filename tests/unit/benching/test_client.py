@@ -1,6 +1,7 @@
 """The client's framing, however the network cuts an answer, and its limits."""
 
 import asyncio
+import errno
 import socket
 import time
 from itertools import pairwise
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_server import Behaviour, StandIn
 
-from promptlint.benching.client import Client, Limits, Server, _Connection
+from promptlint.benching.client import Client, Limits, Server, _Connection, _os_words
 from promptlint.errors import UserError
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -162,6 +163,10 @@ def test_a_port_where_nobody_listens():
         port = one.getsockname()[1]
     reply = ask(f"http://127.0.0.1:{port}")
     assert (reply.kind, reply.error) == ("connect", "no connection: connection refused")
+
+
+def test_a_limit_of_this_machine_is_none_of_the_server():
+    assert "ulimit -n" in _os_words(OSError(errno.EMFILE, "Too many open files"))
 
 
 def test_a_name_that_does_not_resolve():
