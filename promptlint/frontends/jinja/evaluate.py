@@ -60,6 +60,7 @@ __all__ = ["Evaluator", "Shared"]
 
 MAX_STEPS = 40_000  # statements and expressions of one template with all that it includes
 MAX_CALLS = 12  # nested includes, macros and parents
+MAX_WITHIN = 2  # times that a template is followed within itself: one that includes itself twice doubles each time
 MAX_SIZE = 20_000  # parts of a text, characters of a constant, items of a list
 MAX_UNROLLED = 40  # items of a list in the template that a loop over it is written out for
 
@@ -93,6 +94,7 @@ class Shared:
     loader: Loader | None
     steps: int = 0
     calls: int = 0
+    including: list[tree.Template] = field(default_factory=list)  # the templates around the place, outermost first
     blocks: dict[str, list[tuple[tree.TemplateBlock, tree.Template]]] = field(default_factory=dict)
     active: list[tuple[str, int]] = field(
         default_factory=list
@@ -101,7 +103,7 @@ class Shared:
     read: dict[str, tree.Template | None] = field(default_factory=dict)  # templates by name; None: not found, or broken
 
     def template(self, name: str) -> tree.Template | None:
-        """The template of a name, parsed once: one that includes itself twice is met thousands of times before the budget ends."""
+        """The template of a name, parsed once."""
         if name not in self.read:
             source = self.loader(name) if self.loader else None
             try:
@@ -420,14 +422,20 @@ class Evaluator:
 
     def include(self, statement: tree.Include, span: Span) -> tuple[Segment, ...]:
         found = self.find(statement.template, span)
-        if found is None or self.shared.calls >= MAX_CALLS:
+        if found is None or self.shared.calls >= MAX_CALLS or self.is_around(found):
             return (self.lost(statement, f"include {statement.code}"),)
         self.shared.calls += 1
+        self.shared.including.append(found)
         try:
             inner = Evaluator(found, self.shared, [*self.scopes, {}])
             return placed(inner.run(), Step(span, "included here"))
         finally:
+            self.shared.including.pop()
             self.shared.calls -= 1
+
+    def is_around(self, template: tree.Template) -> bool:
+        """Whether the place lies in that template so often already that one more time tells nothing new."""
+        return sum(around is template for around in self.shared.including) >= MAX_WITHIN
 
     def imported(self, statement: tree.Import, span: Span) -> None:
         found = self.find(statement.template, span)

@@ -198,6 +198,11 @@ def test_other_templates() -> None:
     assert len(shape(read("{% include 'loop.j2' %}", loader=load))) < 50
 
 
+def test_a_template_that_includes_itself_twice_does_not_double_without_end() -> None:
+    files = {"twice.j2": SourceFile("twice.j2", "{{ now() }}{% include 'twice.j2' %}{{ url }}{% include 'twice.j2' %}")}
+    assert len(shape(read("{% include 'twice.j2' %}", loader=files.get))) < 50
+
+
 def test_what_a_loop_collects_is_a_repeat() -> None:
     segments = read(
         "{% set ns = namespace(t='Notes:') %}{% for c in chunks %}{% set ns.t = ns.t ~ c ~ ';' %}{% endfor %}{{ ns.t }}"
