@@ -23,7 +23,7 @@ from promptlint.benching.slo import parse_rates, parse_slo
 from promptlint.caches.request import Request
 from promptlint.errors import UserError
 from promptlint.ir import Volatility
-from promptlint.traffic.record import Record
+from promptlint.traffic.record import OUTPUT, Record
 
 __all__ = ["VARIANTS", "Asked", "launch", "run"]
 
@@ -231,10 +231,9 @@ class _Source:
 
 
 def _recorded(asked: Asked) -> Traffic:
-    """Recorded or anonymised traffic: token ids and page hashes as random tokens with the same sharing, text as it is (or, with --send tokens, likewise)."""
+    """Recorded or anonymised traffic: token ids and page hashes as random tokens with the same sharing, text as it is (or, with --send tokens or in disguise, likewise)."""
     from itertools import islice
 
-    from promptlint import tokenizers
     from promptlint.app.requests import Renderer, Requests
     from promptlint.app.traffic import open_traffic
     from promptlint.traffic.read import load
@@ -244,7 +243,7 @@ def _recorded(asked: Asked) -> Traffic:
     reader = Requests(
         source,
         block_size=asked.block_size or 16,
-        render=Renderer(asked.render, asked.tokenizer or tokenizers.DEFAULT, marks=False),
+        render=Renderer(asked.render, asked.tokenizer or "", marks=False),
     )
     requests, texts = [], []
     left = iter(source.records)
@@ -252,7 +251,7 @@ def _recorded(asked: Asked) -> Traffic:
         assert isinstance(request, Request)
         # Requests come in the order of their records, some of which made none.
         record = next(one for one in left if one.place == reader.place(number))
-        length = asked.output_tokens or request.output_tokens or _DEFAULT_OUTPUT
+        length = asked.output_tokens or request.output_tokens or record.usage.get(OUTPUT) or _DEFAULT_OUTPUT
         requests.append(replace(request, max_new_tokens=length, kept=None))
         texts.append(_text(record) if asked.send != "tokens" else None)
     problems = [*source.problems, *reader.problems]
@@ -261,7 +260,7 @@ def _recorded(asked: Asked) -> Traffic:
         raise UserError(f"no request could be read from {' '.join(asked.traffic)}{first}")
     if asked.send == "text" and None in texts:
         raise UserError(
-            "--send text: the traffic holds requests without text that a chat server takes; --send tokens replays all of it"
+            "--send text: the traffic holds requests without text that a chat server takes, or with text in disguise (record with --keep-text); --send tokens replays all of it"
         )
     return Traffic(
         "as-is",
@@ -275,7 +274,12 @@ _DEFAULT_OUTPUT = 64  # tokens of an answer where neither the traffic nor the us
 
 
 def _text(record: Record) -> dict[str, Any] | None:
-    """The fields of an OpenAI body that say what was sent; None where the record has no text, or has it in another provider's shape."""
+    """The fields of an OpenAI body that say what was sent; None where the record has no text, or has it in another provider's shape.
+
+    None also for text in disguise: a model's tokenizer cuts such words into about twice as many tokens as those that they stand for.
+    """
+    if record.extra and record.disguised:
+        return None
     if record.prompt is not None:
         return {"prompt": record.prompt}
     if (

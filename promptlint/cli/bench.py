@@ -89,7 +89,12 @@ _EXIT = {"complete": 0, "unfair": 1, "interrupted": 130, "refused": 2, "unusable
     metavar="TOKENS",
     help="Leave out requests that are longer with their answer (the result says how many).",
 )
-@click.option("--output-tokens", type=click.IntRange(1, 100_000), metavar="N", help="Length of every answer.")
+@click.option(
+    "--output-tokens",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Length of every answer (default: the workload's; of traffic as recorded, 64 where it does not say).",
+)
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 4096),

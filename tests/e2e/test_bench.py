@@ -15,6 +15,7 @@ from promptlint.app.schemas import PUBLISHED
 from promptlint.benching.client import Client, Limits, Server
 from promptlint.benching.servers import Unusable, read_facts
 from promptlint.cli import cli
+from promptlint.recording.child._promptlint_recorder import disguise
 from promptlint.report.bench import to_text
 
 _SCHEMA = jsonschema.Draft202012Validator(PUBLISHED["bench"]())
@@ -458,6 +459,49 @@ def test_recorded_text_is_sent_as_it_is(capsys, tmp_path):
         data, _ = bench(capsys, "--target", a.url, "--traffic", log, "--repetitions", 2, "--warm-up", 1, *options)
     assert all("prompt" in body for body in a.requests)
     assert data["cells"][0]["load"] == "recorded arrivals, 100 times as fast"
+    assert data["cells"][0]["targets"][0]["figures"]["hit_rate"]["mean"] > 0.6
+
+
+def test_answers_are_as_long_as_the_recorded_ones(capsys, tmp_path):
+    """By their own length, by the usage that was reported, or else by the length that the help names."""
+    log = tmp_path / "log.jsonl"
+    rows = [{"output_length": 7}, {"usage": {"gen_ai.usage.output_tokens": 5}}, {}]
+    log.write_text("".join(json.dumps({"token_ids": [1, 2, 3], **row}) + "\n" for row in rows))
+    with StandIn() as a:
+        options = ("--target", a.url, "--traffic", log, "--concurrency", 1, "--repetitions", 1, "--warm-up", 1)
+        bench(capsys, *options)
+        assert [body["max_tokens"] for body in a.requests[1:]] == [7, 5, 64]
+        bench(capsys, *options, "--output-tokens", 3)
+        assert {body["max_tokens"] for body in a.requests[5:]} == {3}
+
+
+def test_text_in_disguise_is_as_long_as_what_it_stands_for(capsys, tmp_path):
+    """Its words would be other, longer ones to a model's tokenizer: random tokens go in their place, about as many as were recorded."""
+    log = tmp_path / "log.jsonl"
+    body = [
+        {
+            "messages": [
+                {"role": "system", "content": "Answer from the manual only. " * 40},
+                {"role": "user", "content": f"Question {k} please"},
+            ]
+        }
+        for k in range(6)
+    ]
+    rows = [disguise.row(row | {"timestamp": 1, "output_length": 3}, b"k" * 32) for row in body]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with StandIn() as a:
+        options = ("--target", a.url, "--traffic", log, "--concurrency", 1, "--repetitions", 1, "--warm-up", 1)
+        data, _ = bench(capsys, *options)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["bench", *map(str, options), "--send", "text"])
+    assert ended.value.code == 2
+    assert "--keep-text" in capsys.readouterr().err
+    assert data["workload"]["sent_as"] == "token ids"
+    plain = tmp_path / "plain.jsonl"
+    plain.write_text("".join(json.dumps(row | {"output_length": 3}) + "\n" for row in body))
+    with StandIn() as a:
+        other, _ = bench(capsys, "--target", a.url, "--traffic", plain, "--send", "tokens", *options[4:])
+    assert data["workload"]["prompt_tokens"] == pytest.approx(other["workload"]["prompt_tokens"], rel=0.15)
     assert data["cells"][0]["targets"][0]["figures"]["hit_rate"]["mean"] > 0.6
 
 
