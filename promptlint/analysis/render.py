@@ -101,6 +101,11 @@ class Item:
         return self.block is not None and self.block.role in _REPLIES
 
     @property
+    def is_answer(self) -> bool:
+        """Whether it is what a model or a tool said in this very conversation, not an example of it."""
+        return self.is_reply and isinstance(self.node, Hole) and self.own >= Volatility.TURN
+
+    @property
     def is_conversation(self) -> bool:
         """Whether it is an append-only history of messages, not one that is printed in the middle of a text."""
         printed = self.block is not None and any(isinstance(each, Text) for each in self.block.segments)
@@ -153,9 +158,10 @@ class Rendered:
         return first < item.index
 
     def talks_before(self, item: Item) -> bool:
-        """Whether messages of a conversation stand ahead of the item's own: nothing in a later message can move ahead of them."""
+        """Whether messages of a conversation, or an answer of the model, stand ahead of the item's own: nothing in a later message can move ahead of them."""
         if "talk" not in self.memo:
-            self.memo["talk"] = next((each.index for each in self.items if each.is_conversation), len(self.items))
+            spoken = (each.index for each in self.items if each.is_conversation or each.is_answer)
+            self.memo["talk"] = next(spoken, len(self.items))
         first: int = self.memo["talk"]
         return first < item.index
 

@@ -30,6 +30,8 @@ class Conversations:
     size: frozenset[str]
     summary: frozenset[str]
     volatile: frozenset[str]
+    talkers: frozenset[str]
+    talking: frozenset[str]
 
 
 @cache

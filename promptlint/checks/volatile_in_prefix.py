@@ -264,7 +264,10 @@ def _raise(
     limit = Volatility.DAY if params.fixed_only else origin.volatility
     needed = params.min_tokens_behind * (NEWEST_MESSAGE_FACTOR if site.rendered.grows_before(item) else 1)
     guessed = params.fixed_only and origin.kind not in STRONG
-    if guessed and (item.is_reply or item.messages or site.rendered.talks_before(item)):
+    # A new turn is written once, and what follows in it has a place that no other request shares.
+    if (guessed or origin.kind == "counter") and site.rendered.talks_before(item):
+        return
+    if guessed and (item.is_reply or item.messages):
         return
     if tokens_behind(site.rendered, item, min(limit, origin.volatility), movable=guessed) < needed:
         return

@@ -135,7 +135,7 @@ def test_sources_speak_known_words() -> None:
         assert source.kind in ORIGINS | ELSEWHERE, call
         assert source.result in {"scalar", "sequence", "mapping", "argument"}, call
     for call, flow in sources.flows.items():
-        assert flow.coarsen in {"", "by-format", "by-letters", "by-fields", "day", "process"}, call
+        assert flow.coarsen in {"", "by-format", "by-letters", "by-fields", "day", "month", "process"}, call
         assert flow.text in {
             "",
             "identity",

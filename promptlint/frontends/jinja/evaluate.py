@@ -634,8 +634,8 @@ class Evaluator:
             return base
         name = f"{base.name}.{key}" if base.name else key
         flow = load_sources().flows.get(f"jinja.method.{key}")
-        if flow is not None and flow.coarsen == "day":
-            return replace(base, name=name, origins=coarsened(base.origins))
+        if flow is not None and flow.coarsen in {"day", "month"}:
+            return replace(base, name=name, origins=dates.coarsened(base.origins, month=flow.coarsen == "month"))
         if base.origins and any(origin.kind != "unknown" for origin in base.origins):
             return replace(base, name=name)
         said = opaque_named(key, span)
@@ -799,13 +799,15 @@ class Evaluator:
 
     def coarser(self, base: Value, how: str, arguments: list[Value]) -> Value:
         opaque = base if isinstance(base, Opaque) else Opaque(origins_of(base))
-        if how == "day":
-            return replace(opaque, origins=coarsened(opaque.origins))
+        if how in {"day", "month"}:
+            return replace(opaque, origins=dates.coarsened(opaque.origins, month=how == "month"))
         formats = [
             argument.value for argument in arguments if isinstance(argument, Const) and isinstance(argument.value, str)
         ]
-        if formats and (dates.date_only(formats[0]) or ("%" not in formats[0] and dates.letters_date_only(formats[0]))):
-            return replace(opaque, origins=coarsened(opaque.origins))
+        if formats and dates.date_only(formats[0]):
+            return replace(opaque, origins=dates.coarsened(opaque.origins, month=dates.month_only(formats[0])))
+        if formats and "%" not in formats[0] and dates.letters_date_only(formats[0]):
+            return replace(opaque, origins=dates.coarsened(opaque.origins, month=dates.letters_month_only(formats[0])))
         return opaque
 
     def call(self, node: nodes.Node, at: At, caller: Macro | None = None) -> Value:
@@ -992,14 +994,6 @@ def told_by_values(origins: tuple[Origin, ...], parts: list[Value]) -> tuple[Ori
     fact = facts[0]
     return tuple(
         replace(origin, kind=fact.origin, volatility=fact.volatility, confidence=fact.confidence) for origin in origins
-    )
-
-
-def coarsened(origins: tuple[Origin, ...]) -> tuple[Origin, ...]:
-    """Clocks that are printed to the day."""
-    return tuple(
-        replace(origin, volatility=min(origin.volatility, Volatility.DAY)) if origin.kind == "clock" else origin
-        for origin in origins
     )
 
 

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from promptlint.catalog.media import load_media
 from promptlint.catalog.names import words
 from promptlint.frontends.python.core import MAX_DEPTH, Arguments
 from promptlint.frontends.python.features import features_of, is_small, noun
@@ -93,6 +94,10 @@ class Calls(Methods):
         """The abstract value of a call."""
         if self.silent or len(self.stack) != 1:
             return self._call(callee, arguments, node, frame)
+        owner = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        if load_media().makes_media(last_name(node.func), owner):
+            for value in arguments.all():
+                self.note_elsewhere(value, self.span_of(node, frame), node, frame)
         drafts = len(self.drafts)
         value = self._call(callee, arguments, node, frame)
         if len(self.drafts) == drafts:
@@ -662,8 +667,8 @@ class Calls(Methods):
 
     # ---- provided by the library part
 
-    def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
-        """Remember a text or list that goes where we cannot follow."""
+    def note_elsewhere(self, value: Value, place: Span, node: ast.AST, frame: Frame) -> None:
+        """Remember that a text is no prompt of its own, because it goes where no prefix of it is cached."""
         raise NotImplementedError
 
     def call_library(self, callee: Lib, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:

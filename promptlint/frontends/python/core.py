@@ -13,6 +13,7 @@ from typing import Any
 from promptlint.catalog.names import NameFact, Names, words
 from promptlint.catalog.sdk import Sdk
 from promptlint.catalog.sources import Sources
+from promptlint.frontends import dates
 from promptlint.frontends.base import Project, TemplateReader
 from promptlint.frontends.python.index import FunctionInfo, Index, Module
 from promptlint.frontends.python.text import (
@@ -20,9 +21,7 @@ from promptlint.frontends.python.text import (
     Segments,
     Texts,
     choose,
-    date_only,
     layout_of,
-    letters_date_only,
     may_pad,
     merge,
     placed,
@@ -309,6 +308,10 @@ class Core:
         """The abstract value of a call of a project function."""
         raise NotImplementedError
 
+    def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
+        """Remember a text or list that goes where we cannot follow."""
+        raise NotImplementedError
+
     def attribute(self, value: Value, name: str, node: ast.AST, frame: Frame) -> Value:
         """The abstract value of an attribute."""
         raise NotImplementedError
@@ -415,21 +418,27 @@ class Core:
         return Guard(self.source_of(node, frame), self.span_of(node, frame), volatility, confidence, origins)
 
     def coarsen(self, value: Opaque, how: str, format_text: str | None = None) -> Opaque:
-        """A clock that was reduced to its date changes once a day."""
+        """A clock that was reduced to its date changes once a day, one that was reduced to the month hardly ever."""
+        month = how == "month"
         if how == "by-format":
-            if format_text is None or not date_only(format_text):
+            if format_text is None or not dates.date_only(format_text):
                 return value
+            month = dates.month_only(format_text)
         elif how == "by-letters":
-            if format_text is None or not letters_date_only(format_text):
+            if format_text is None or not dates.letters_date_only(format_text):
                 return value
-        elif how not in {"day", "process"}:
+            month = dates.letters_month_only(format_text)
+        elif how == "process":
+            origins = tuple(
+                replace(origin, volatility=min(origin.volatility, Volatility.PROCESS))
+                if origin.kind == "clock"
+                else origin
+                for origin in value.origins
+            )
+            return replace(value, origins=origins)
+        elif how not in {"day", "month"}:
             return value
-        ceiling = Volatility.PROCESS if how == "process" else Volatility.DAY
-        origins = tuple(
-            replace(origin, volatility=min(origin.volatility, ceiling)) if origin.kind == "clock" else origin
-            for origin in value.origins
-        )
-        return replace(value, origins=origins)
+        return replace(value, origins=dates.coarsened(value.origins, month=month))
 
     # ---- values as text
 

@@ -448,7 +448,11 @@ class Expressions(Core):
         if len(items) > MAX_ITEMS:
             raise BudgetError
         kind = left.kind if isinstance(left, List) else right.kind if isinstance(right, List) else "list"
-        return List(items, self.span_of(node, frame), kind)
+        made = List(items, self.span_of(node, frame), kind)
+        if items and isinstance(items[0], Rest) and items[0].hole.kind is BlockKind.HISTORY:
+            # What is added to a conversation are its next turns, also where the sum goes into a call that tells nothing of it.
+            self.note_loose(made, node, frame)
+        return made
 
     def items_of(self, value: Value, node: ast.AST, frame: Frame) -> tuple[Item, ...]:
         """The elements that a value contributes to a list (`+`, `*value`, extend)."""

@@ -247,10 +247,6 @@ class Library(Templates):
         )
         return self.unknown(expression, span, frame, *(origins_of(value) for value in arguments.all()), name=noun(name))
 
-    def note_loose(self, value: Value, node: ast.AST, frame: Frame) -> None:
-        """Remember a text or list that goes where we cannot follow."""
-        raise NotImplementedError
-
     def _opaque_method(
         self, callee: Opaque, func: ast.Attribute, arguments: Arguments, node: ast.Call, frame: Frame
     ) -> Value:
@@ -290,7 +286,8 @@ class Library(Templates):
         if method == "replace" and len(arguments.positional) >= 2 and receiver.type not in DATES:
             # A marker that is put into a text which we cannot read: where it stands is not known, that it stands there is.
             old = self.text_of(arguments.positional[0])
-            if old and any(origin.kind in STRONG for origin in origins_of(arguments.positional[1])):
+            telling = any(origin.kind in STRONG for origin in origins_of(arguments.positional[1]))
+            if old and (telling or self.fact(identifier(old)).origin == "clock"):
                 source = self.source_of(func.value, frame)
                 whole = Str((self.hole(receiver, source, self.span_of(func.value, frame), identifier(source)),))
                 return self.replace_text(whole, arguments, node, frame)

@@ -30,7 +30,7 @@ from promptlint.frontends.python.values import (
     merge_origins,
     origins_of,
 )
-from promptlint.ir import Choice, Confidence, Growth, Guard, Hole, Text, Volatility
+from promptlint.ir import BlockKind, Choice, Confidence, Growth, Guard, Hole, Text, Volatility
 
 __all__ = ["Loops"]
 
@@ -254,6 +254,15 @@ class Loops(Statements):
             if isinstance(before.value, bool) or not isinstance(before.value, int | float):
                 origin = replace(origin, kind="state", confidence=Confidence.LOW)
             return Opaque(key, now.span, (origin,), key)
+        if (
+            self.fact(key).kind is BlockKind.HISTORY
+            and isinstance(now, Alt | Opaque)
+            and isinstance(before, Alt | List)
+        ):
+            # `reply, history = ask(text, history)`: what a call gives back begins with what it was given.
+            known = before.items if isinstance(before, List) else ()
+            turns = Rest(self.by_name(key, over.span, frame, key), over.span)
+            return List((*known, turns), over.span)
         if isinstance(before, List) and isinstance(now, List):
             if (
                 len(now.items) >= len(before.items)

@@ -263,6 +263,8 @@ class Methods(Objects):
             # The marker is not known, so it may stand anywhere: the text is kept.
             return text
         fresh = self.to_segments(new, expression, place, identifier(old), identifier(expression))
+        if len(fresh) == 1 and isinstance(fresh[0], Hole) and _MARKER.fullmatch(old):
+            self.note_marker(old, fresh[0], node, frame)
         changed, count = self.texts.replace(text.segments, old, fresh)
         if (
             count == 0
@@ -271,6 +273,10 @@ class Methods(Objects):
         ):
             return Str(self._replaced_in_hole(changed, old, fresh, place))
         return Str(merge(changed))
+
+    def note_marker(self, marker: str, value: Hole, node: ast.AST, frame: Frame) -> None:
+        """Remember what fills a marker, for templates that stand elsewhere."""
+        raise NotImplementedError
 
     def _replaced_in_hole(self, segments: Segments, old: str, fresh: Segments, place: Span) -> Segments:
         """The marker may stand in a text that is not known: what replaces it stands amid that text."""

@@ -251,7 +251,7 @@ class Objects(Loops):
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         for base in self._types(value):
             flow = self.sources.flows.get(f"{base}.{name}")
-            if flow is not None and flow.coarsen in {"day", "process"}:
+            if flow is not None and flow.coarsen in {"day", "month", "process"}:
                 return self.coarsen(replace(value, expression=expression, span=span, name=name), flow.coarsen)
         part = self.part(value, name, expression, span, frame)
         return replace(part, type="." + value.type if value.type and not value.type.startswith(".") else value.type)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from promptlint.catalog.media import load_media
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
 from promptlint.frontends.python.calls import MESSAGE_LISTS
@@ -17,6 +18,7 @@ from promptlint.frontends.python.frameworks import imported_name
 from promptlint.frontends.python.hooks import Hooks
 from promptlint.frontends.python.index import CallPlace, ClassInfo, FunctionInfo, Module, last_name
 from promptlint.frontends.python.sinks import Draft
+from promptlint.frontends.python.talks import conversation_behind
 from promptlint.frontends.python.text import Field, Segments, format_fields, static_text
 from promptlint.frontends.python.values import (
     Alt,
@@ -27,6 +29,7 @@ from promptlint.frontends.python.values import (
     List,
     Message,
     Object,
+    Rest,
     Str,
     Template,
     Value,
@@ -48,6 +51,7 @@ __all__ = ["Interpreter"]
 
 MAX_CALLERS = 16  # callers of one function that are followed
 _LAST_RANK = 2
+_MIN_CHARACTERS = 80  # of fixed text: less is no prompt of its own
 MAX_CALLERS_LEAN = 1  # the same, once a project has used up its allowance
 MAX_SUBCLASSES = 6  # classes on which an inherited method is evaluated
 _FILLING = frozenset(
@@ -242,13 +246,14 @@ class Interpreter(Hooks):
         return promptlike.score(" ".join(texts), function.name, ("f-string",), has_slots=True).is_prompt
 
     def _entries(self, module: Module) -> Iterator[tuple[FunctionInfo, set[str]]]:
-        """The functions of a module that may build or send a prompt, and why: send, fill, literal, role."""
+        """The functions of a module that may build or send a prompt, and why: send, draw, fill, literal, role."""
         chosen: dict[int, set[str]] = {}
         imports = self._imports_sdk(module)
         for written, places in module.calls.items():
             name = imported_name(module, written)
             filling = name in _FILLING
-            if not filling and name not in self._sink_names:
+            draws = load_media().makes_media(name)
+            if not filling and not draws and name not in self._sink_names:
                 continue
             for place in places:
                 if place.function is None:
@@ -257,6 +262,8 @@ class Interpreter(Hooks):
                     chosen.setdefault(id(place.function), set()).add("fill")
                 elif not filling and self._may_send(name, place, imports):
                     chosen.setdefault(id(place.function), set()).add("send")
+                elif draws:
+                    chosen.setdefault(id(place.function), set()).add("draw")
         for caller in _pairing(module):
             chosen.setdefault(id(caller), set()).add("send")
         for _, function, docstring in module.literals:
@@ -413,7 +420,7 @@ class Interpreter(Hooks):
             self._keep(local, node, frame, name)
         for loose, place, owner in self.loose:
             if owner is frame:
-                self._keep(loose, place, frame, "")
+                self._keep(self._as_turn(loose, place, frame), place, frame, "")
         if isinstance(frame.receiver, Object):
             for name, local in frame.receiver.fields.items():
                 if isinstance(local, List) and frame.function.name == "__init__":
@@ -442,9 +449,27 @@ class Interpreter(Hooks):
         elif isinstance(value, Str):
             self._keep_text(value.segments, node, frame, name)
 
+    def _as_turn(self, value: Value, node: ast.AST, frame: Frame) -> Value:
+        """A text that looks like a prompt and goes on with a conversation, as a message behind that conversation."""
+        if not isinstance(value, Str) or not isinstance(node, ast.Call) or frame.function is None:
+            return value
+        fixed = " ".join(text.value for text in text_of(value.segments))
+        if len(fixed) < _MIN_CHARACTERS:
+            return value
+        behind = conversation_behind(node, frame.function)
+        if behind is None:
+            return value
+        place = self.span_of(behind, frame)
+        if not promptlike.score(fixed, frame.function.name, ("f-string",), has_slots=True).is_prompt:
+            self.note_elsewhere(value, place, node, frame)
+            return value
+        said = self.by_name(self.source_of(behind, frame), place, frame, "history")
+        at = self.span_of(node, frame)
+        return List((Rest(said, place), Elem(Message("user", value, at), at)), at)
+
     def _keep_text(self, segments: Segments, node: ast.AST, frame: Frame, name: str) -> None:
         fixed = " ".join(text.value for text in text_of(segments))
-        if len(fixed) < 80:
+        if len(fixed) < _MIN_CHARACTERS:
             return
         has_slots = any(not isinstance(segment, Text) for segment in segments)
         if not has_slots:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from promptlint.frontends.python.index import FunctionInfo, Module
-from promptlint.frontends.python.sinks import Draft
+from promptlint.frontends.python.sinks import ELSEWHERE, MARKER, Draft
 from promptlint.ir import (
+    Block,
+    BlockChoice,
     BlockNode,
     Choice,
     Confidence,
@@ -24,6 +26,7 @@ from promptlint.source import Span
 
 __all__ = ["MAX_VARIANTS", "Sight", "settle", "sight"]
 
+_MARKING = " {}[]<>%$@_#"  # characters around the name of a marker
 MAX_VARIANTS = 12  # prompts of one sink that differ by caller
 
 
@@ -57,6 +60,7 @@ def settle(sights: Iterable[Sight]) -> list[Prompt]:
             groups.setdefault(one.at, []).append(one)
     result: list[Prompt] = []
     covered: set[tuple[str, int, int]] = set()
+    known: set[tuple[str, int, int]] = set()
     for group in groups.values():
         kept = [one for one in group if not one.parameters] or group
         longer = [one for one in group if one.depth > 1]
@@ -69,18 +73,61 @@ def settle(sights: Iterable[Sight]) -> list[Prompt]:
             seen.add(one.placed.blocks)
             result.append(one.placed)
             covered.update(_places(one.placed.blocks))
+            known |= _surely_filled(one.placed)
+    for one in sights:
+        if one.origin == ELSEWHERE:
+            covered |= _places(one.placed.blocks)
+    markers = _markers(sights)
     for kind in ("messages", "template"):
         ordered = [(_places(one.placed.blocks), one.placed) for one in sights if one.origin == kind]
         # A template on its own comes last: where a function was seen to fill its slots with what is known, their names say nothing more.
-        known: set[tuple[str, int, int]] = set()
         for places, prompt in sorted(ordered, key=lambda row: (_alone(row[1]), -len(row[0]))):
             told = _places(prompt.blocks, holes=False) if _alone(prompt) else set()
             if places and not places <= covered and not (told and told <= known):
                 covered |= places
-                result.append(prompt)
-            if not _doubtful(prompt):
-                known |= places
+                result.append(_filled(prompt, markers) if markers else prompt)
+            known |= _surely_filled(prompt)
     return result
+
+
+def _markers(sights: Iterable[Sight]) -> dict[str, Hole]:
+    """What fills the markers of the project's templates, by name; of several values the one that changes most often."""
+    found: dict[str, Hole] = {}
+    for one in sights:
+        if one.origin != MARKER:
+            continue
+        name = one.placed.sink.strip(_MARKING)
+        (hole,) = holes_of(next(blocks_of(one.placed.blocks)).segments)
+        if name not in found or hole.volatility > found[name].volatility:
+            found[name] = hole
+    return found
+
+
+def _filled(prompt: Prompt, markers: Mapping[str, Hole]) -> Prompt:
+    """A template of which only the names of its slots are known, with the clocks that fill its markers elsewhere."""
+
+    def fill(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+        found: list[Segment] = []
+        for segment in segments:
+            if isinstance(segment, Hole) and any(each.kind == "clock" for each in segment.origins):
+                value = markers.get(segment.expression.strip(_MARKING))
+                if value is not None:
+                    segment = replace(segment, origins=value.origins, volatility=value.volatility)
+            elif isinstance(segment, Choice):
+                segment = replace(segment, arms=tuple(fill(arm) for arm in segment.arms))
+            elif isinstance(segment, Repeat):
+                segment = replace(segment, body=fill(segment.body))
+            found.append(segment)
+        return tuple(found)
+
+    def node(one: BlockNode) -> BlockNode:
+        if isinstance(one, Block):
+            return replace(one, segments=fill(one.segments))
+        if isinstance(one, BlockChoice):
+            return replace(one, arms=tuple(tuple(map(node, arm)) for arm in one.arms))
+        return replace(one, body=tuple(map(node, one.body)))
+
+    return replace(prompt, blocks=tuple(map(node, prompt.blocks)))
 
 
 def _alone(prompt: Prompt) -> bool:
@@ -88,11 +135,14 @@ def _alone(prompt: Prompt) -> bool:
     return prompt.origin == "template" and prompt.function == "<module>"
 
 
-def _doubtful(prompt: Prompt) -> bool:
-    """Whether a prompt holds a value of which nothing is known, not even by its name."""
-    return any(
-        hole.confidence == Confidence.LOW for block in blocks_of(prompt.blocks) for hole in holes_of(block.segments)
-    )
+def _surely_filled(prompt: Prompt) -> set[tuple[str, int, int]]:
+    """Where those blocks of a prompt stand that hold no value of which nothing is known, not even by its name."""
+    return {
+        place
+        for block in blocks_of(prompt.blocks)
+        if all(hole.confidence > Confidence.LOW for hole in holes_of(block.segments))
+        for place in _places((block,))
+    }
 
 
 def _placed(draft: Draft) -> Prompt:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from typing import Any
 
+from promptlint.catalog.media import load_media
 from promptlint.catalog.names import words
 from promptlint.catalog.providers import provider_at
 from promptlint.catalog.sdk import Argument, Generic, Sink
@@ -55,7 +56,7 @@ from promptlint.ir import (
 )
 from promptlint.source import Span
 
-__all__ = ["Draft", "Sinks"]
+__all__ = ["ELSEWHERE", "MARKER", "Draft", "Sinks"]
 
 _ROLES = {
     "human": "user",
@@ -76,6 +77,8 @@ _MEDIA = {
 }
 _CONTENT_KEYS = ("content", "parts", "text")
 UNKNOWN_LIFETIME = "?"  # of a marker whose lifetime is a value
+MARKER = "marker"  # origin of a draft that says what fills the marker that stands in place of the sink
+ELSEWHERE = "elsewhere"  # origin of a draft whose text goes where no prefix of it is cached
 
 
 _COUNTING = frozenset({"count", "num", "number", "estimate", "len"})
@@ -122,6 +125,19 @@ class Sinks(Files):
             return
         if not self.silent and len(self.stack) == 1 and isinstance(value, Str | List | Dict):
             self.loose.append((value, node, frame))
+
+    def note_elsewhere(self, value: Value, place: Span, node: ast.AST, frame: Frame) -> None:
+        """Remember that a text is no prompt of its own; no call site comes of it."""
+        if isinstance(value, Str | Alt | List | Template):
+            self._hangs = False
+            block = self._text_block(value, BlockKind.OTHER, None, place, "")
+            self.draft((block,), node, frame, "elsewhere", ELSEWHERE)
+
+    def note_marker(self, marker: str, value: Hole, node: ast.AST, frame: Frame) -> None:
+        """Remember that a clock fills a marker: how fine it is printed is known here only, and the template may stand in another file."""
+        if not self.silent and self.fact(identifier(marker)).origin == "clock":
+            block = Block(BlockKind.OTHER, None, (value,), value.span)
+            self.draft((block,), node, frame, marker, MARKER)
 
     # ---- which call is a sink
 
@@ -244,6 +260,7 @@ class Sinks(Files):
         if not blocks:
             return
         model = arguments.keywords.get(sink.model)
+        named = self.text_of(model) if model is not None else None
         parameters = self._parameters(sink, arguments, node, frame)
         structured = any(one in arguments.keywords and not _is_none(arguments.keywords[one]) for one in sink.structured)
         self.draft(
@@ -251,9 +268,10 @@ class Sinks(Files):
             node,
             frame,
             name,
+            ELSEWHERE if named and load_media().is_media_model(named) else "sink",
             confidence=confidence,
             provider=self._provider(sink, arguments),
-            model=self.text_of(model) if model is not None else None,
+            model=named,
             render_order=sink.render_order,
             structured_output=structured,
             parameters=parameters,

@@ -15,7 +15,6 @@ __all__ = [
     "Field",
     "Texts",
     "choose",
-    "date_only",
     "format_fields",
     "is_blank",
     "merge",
@@ -631,18 +630,3 @@ def choose(guard: Guard, arms: list[Segments], span: Span) -> Segments:
         return first
     head, middles, tail = split_common(arms)
     return (*head, Choice(guard, middles, span), *tail)
-
-
-_DIRECTIVE = re.compile(r"%[-#0_^]?([A-Za-z%])")
-_COARSE = set("aAwdbBmyYjUWGuVxDFhCeg%nt")
-
-
-def date_only(spec: str) -> bool:
-    """Whether a strftime format prints no more than the date."""
-    letters = _DIRECTIVE.findall(spec)
-    return bool(letters) and all(letter in _COARSE for letter in letters)
-
-
-def letters_date_only(spec: str) -> bool:
-    """Whether a format in letters (`YYYY-MM-DD HH:mm`) prints no more than the date."""
-    return bool(re.search(r"[YMD]", spec)) and not re.search(r"[HhmsSaAX]", re.sub(r"\[[^\]]*\]|MMM+|dd+|Do", "", spec))

@@ -132,7 +132,7 @@ def test_how_a_history_grows(over: str, growth: Growth) -> None:
         ("now().date()", "clock", Volatility.DAY),
         ("examples | random", "random", Volatility.REQUEST),
         ("states('sensor.door')", "state", Volatility.TURN),
-        ("now() | timestamp_custom('%Y')", "clock", Volatility.DAY),
+        ("now() | timestamp_custom('%Y')", "setting", Volatility.PROCESS),
     ],
 )
 def test_sources(expression: str, kind: str, volatility: Volatility) -> None:
