@@ -99,7 +99,7 @@ def _raise(
             context,
             unit.span,
             f"same text with {how} as in {earlier.span.path}:{earlier.span.line}; {behind} tokens are not shared",
-            confidence=Confidence.HIGH if only_space else Confidence.MEDIUM,
+            confidence=_confidence(earlier_site, site, only_space=only_space),
             site=site,
             behind=behind,
             lost=behind / context.assumptions.profile.requests_per_day,
@@ -107,3 +107,10 @@ def _raise(
             related=[Note(earlier.span, "the other spelling", earlier_site.id)],
         )
     )
+
+
+def _confidence(earlier: CallSite, site: CallSite, *, only_space: bool) -> Confidence:
+    """High for other whitespace; low where no call is known to send one of the texts, which may then belong to another task."""
+    if "template" in {earlier.prompt.origin, site.prompt.origin}:
+        return Confidence.LOW
+    return Confidence.HIGH if only_space else Confidence.MEDIUM

@@ -457,6 +457,16 @@ class Calls(Methods):
             made = replace(made, growth=Growth.APPEND)
         return made
 
+    def _has_fixed_hash(self, element: ast.expr, frame: Frame) -> bool:
+        """Whether a set of such elements has the same order in every process: numbers, and instances whose own hash asks for no text's."""
+        if isinstance(element, ast.Name) and element.id in {"int", "float", "bool"}:
+            return True
+        made = self.eval(element, frame) if isinstance(element, ast.Name | ast.Attribute) else None
+        if not isinstance(made, Class):
+            return False
+        method = next((info.methods["__hash__"] for info in self.mro(made.info) if "__hash__" in info.methods), None)
+        return method is not None and "hash" not in features_of(method.node).calls
+
     def annotated(self, annotation: ast.expr | None, name: str, span: Span, frame: Frame) -> Value | None:
         """A value of which only the annotation is known: an SDK instance, an object of the project, a set, a text."""
         if annotation is None:
@@ -483,6 +493,8 @@ class Calls(Methods):
                 )
                 return self.annotated(inner, name, span, frame)
             if outer in {"set", "Set", "frozenset", "FrozenSet", "AbstractSet", "MutableSet"}:
+                if self._has_fixed_hash(annotation.slice, frame):
+                    return None
                 origin = Origin("unordered", Volatility.PROCESS, Confidence.MEDIUM, name, span)
                 fact = self.fact(name)
                 more = (Origin(fact.origin, fact.volatility, fact.confidence, name, span),)

@@ -181,6 +181,9 @@ def _says(node: ast.AST, vocabulary: frozenset[str]) -> bool:
 
 
 _WORDS = load_conversations()
+_VIEWS = frozenset({"copy", "get", "items", "values"})  # methods that give the list, or a part of it, on
+_GATHERS = frozenset({"append", "extend", "insert"})
+_TOOLS = frozenset({"tool", "tools", "toolkit"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _NOTED = frozenset(
     {
@@ -805,9 +808,10 @@ class _Reader:
         level = Confidence.HIGH
         while not isinstance(current, ast.stmt):
             match current:
-                case ast.Call():
-                    if inner is current.func:
+                case ast.Call() if inner is current.func:
+                    if _last(current.func) not in _VIEWS:
                         return None
+                case ast.Call():
                     name = _last(current.func)
                     if (
                         name in _WORDS.quiet_calls
@@ -847,10 +851,10 @@ class _Reader:
     def _statement_use(self, statement: ast.stmt, inner: ast.AST, level: Confidence, depth: int) -> Confidence | None:
         match statement:
             case ast.Return():
-                shown = self._route(statement) or (
-                    isinstance(statement.value, ast.Call) and _last(statement.value) == "dumps"
-                )
-                return None if shown else level
+                dumped = isinstance(statement.value, ast.Call) and _last(statement.value) == "dumps"
+                if dumped or self._route(statement) or self._is_tool(statement):
+                    return None
+                return self._returned_use(statement, level, depth)
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
                 best: Confidence | None = None
@@ -858,14 +862,14 @@ class _Reader:
                     if isinstance(target, ast.Name):
                         found = self._name_use(target, statement, depth)
                     elif isinstance(target, ast.Attribute | ast.Subscript):
-                        found = None if _WORDS.quiet_functions.intersection(words(_last(target))) else level
+                        found = self._stored_use(target, statement, level, depth)
                     else:
                         found = Confidence.MEDIUM
                     if found is not None:
                         best = found if best is None else max(best, found)
                 return None if best is None else min(best, level)
             case ast.For() | ast.AsyncFor() if inner is statement.iter:
-                return Confidence.MEDIUM if self._builds(statement) else None
+                return self._built_use(statement, depth)
             case ast.Expr():
                 return level if isinstance(statement.value, ast.Yield | ast.YieldFrom) else None
             case _:
@@ -890,6 +894,72 @@ class _Reader:
                 if facts.parent is self._scope(name) and name.id in facts.loads:
                     return Confidence.MEDIUM
         return best
+
+    def _stored_use(
+        self, target: ast.Attribute | ast.Subscript, statement: ast.stmt, level: Confidence, depth: int
+    ) -> Confidence | None:
+        """What becomes of a value that an attribute, or an entry of one, holds: nothing when the file reads the attribute, and only shows what it reads."""
+        if _WORDS.quiet_functions.intersection(words(_last(target))):
+            return None
+        holder = target.value if isinstance(target, ast.Subscript) else target
+        if depth == 0 or not isinstance(holder, ast.Attribute):
+            return level
+        uses = [
+            self._use(load, depth - 1)
+            for load in self._reads_of(holder.attr)
+            if not statement.lineno <= load.lineno <= (statement.end_lineno or statement.lineno)
+        ]
+        return None if uses and all(use is None for use in uses) else level
+
+    def _reads_of(self, attribute: str) -> Iterator[ast.expr]:
+        """Where the file reads an attribute of this name, on whatever object; a method that only fills the list does not read it."""
+        for facts in self._facts.values():
+            for name, loads in facts.loads.items():
+                if not name.endswith("." + attribute):
+                    continue
+                for load in loads:
+                    method = self._parents[load]
+                    called = isinstance(method, ast.Attribute) and isinstance(self._parents[method], ast.Call)
+                    if not (called and isinstance(method, ast.Attribute) and method.attr not in _VIEWS):
+                        yield load
+
+    def _is_tool(self, node: ast.AST) -> bool:
+        """Whether a function is a tool of a model: what it returns is one tool result, and not the conversation."""
+        scope = self._scope(node)
+        if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        owner = self._class_of(scope)
+        named = words(owner.name)[-1:] if owner is not None else ()
+        decorators = {word for each in scope.decorator_list for word in words(_last(each))}
+        return not _TOOLS.isdisjoint(named) or not _TOOLS.isdisjoint(decorators)
+
+    def _returned_use(self, statement: ast.Return, level: Confidence, depth: int) -> Confidence | None:
+        """What becomes of what a function of a file returns: little is known of one whose callers in the file only show or store it."""
+        scope = self._scope(statement)
+        if depth == 0 or not isinstance(scope, ast.FunctionDef) or self._facts[scope].parent is not self._tree:
+            return level
+        calls = [
+            call
+            for facts in self._facts.values()
+            for load in facts.loads.get(scope.name, ())
+            if isinstance(call := self._parents[load], ast.Call) and call.func is load
+        ]
+        return Confidence.LOW if calls and all(self._use(call, depth - 1) is None for call in calls) else level
+
+    def _built_use(self, loop: ast.For | ast.AsyncFor, depth: int) -> Confidence | None:
+        """What becomes of what a loop's body builds: a list that it appends to, a text that it adds to, or what it yields."""
+        if not self._builds(loop):
+            return None
+        built: list[ast.expr] = []
+        for inner in walk(loop):
+            if isinstance(inner, ast.AugAssign) and _adds_text(inner):
+                built.append(inner.target)
+            elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _GATHERS:
+                built.append(inner.func.value)
+        if not built or depth == 0 or not all(isinstance(one, ast.Name) for one in built):
+            return Confidence.MEDIUM
+        uses = [self._name_use(one, loop, depth - 1) for one in built if isinstance(one, ast.Name)]
+        return Confidence.MEDIUM if any(use is not None for use in uses) else None
 
     def _receiver_use(self, receiver: ast.expr, depth: int) -> Confidence | None:
         """What becomes of a list that the value is put into."""
@@ -937,7 +1007,7 @@ class _Reader:
                 return True
             if (
                 isinstance(inner, ast.Call)
-                and _last(inner.func) in {"append", "extend", "insert", "add_message", "write"}
+                and _last(inner.func) in {*_GATHERS, "add_message", "write"}
                 and isinstance(inner.func, ast.Attribute)
             ) and _owner(inner.func) not in _WORDS.quiet_owners:
                 return True
@@ -1138,6 +1208,11 @@ class _Reader:
             if _name_strength(_last(target)) != 2 or self._quiet_place(node):
                 continue
             confidence = self._confidence(target)
+            if (
+                isinstance(target, ast.Attribute)
+                and self._stored_use(target, self._statement(node), Confidence.HIGH, 3) is None
+            ):
+                continue
             if confidence is not None:
                 # Made once, but what it drops is dropped at each turn.
                 made = self._edit("window", node, target, min(confidence, Confidence.MEDIUM))
@@ -1177,9 +1252,10 @@ class _Reader:
             return
         for inner in walk(node):
             if isinstance(inner, ast.If) and _breaks(inner) and _compares_size(inner.test, vocabulary):
-                yield self._edit(
-                    "window", inner.test, target, confidence if backwards is not None else Confidence.MEDIUM
-                )
+                sure = confidence if backwards is not None else Confidence.MEDIUM
+                if _gathers_what_users_said(node):
+                    sure = Confidence.LOW  # a search query made of it
+                yield self._edit("window", inner.test, target, sure)
                 return
 
     def _aging_loop(self, node: ast.For | ast.AsyncFor) -> Iterator[HistoryEdit]:
@@ -1600,6 +1676,32 @@ def _only_contents(target: ast.expr) -> bool:
     return (
         isinstance(target, ast.ListComp) and _builds_message(target.elt) is None and "role" not in ast.dump(target.elt)
     )
+
+
+def _gathers_what_users_said(loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop over messages keeps nothing but the texts of the user's: a test of the role, and contents without their roles."""
+    asks = any(
+        isinstance(inner, ast.If)
+        and any(
+            isinstance(part, ast.Name | ast.Attribute | ast.Constant) and _speaks_of_users(part)
+            for part in walk(inner.test)
+        )
+        for inner in walk(loop)
+    )
+    kept = [
+        call.args[-1]
+        for call in walk(loop)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in _GATHERS
+        and call.args
+    ]
+    return asks and bool(kept) and all(_last(value) in {"content", "text"} for value in kept)
+
+
+def _speaks_of_users(node: ast.Name | ast.Attribute | ast.Constant) -> bool:
+    word = node.value if isinstance(node, ast.Constant) else _last(node)
+    return isinstance(word, str) and word.lower() in {"user", "human"}
 
 
 def _element(node: ast.expr) -> ast.expr:

@@ -1,5 +1,7 @@
 """What each rule says of prompts in the IR, the look-alikes included."""
 
+from dataclasses import replace
+
 import pytest
 from ir_builder import RULES, Source, reading
 
@@ -331,6 +333,15 @@ def test_the_same_text_with_other_whitespace():
     assert (found.rule, found.span.line) == ("text-drift", 51)
     assert names(site(text, "f", 0), site(text, "g", 50)) == []
     assert names(site(text, "f", 0), site("Write a poem about the sea. " * 20, "g", 50)) == []
+
+
+def test_texts_that_no_call_is_known_to_send_may_belong_to_two_tasks():
+    s = Source()
+    text = "You help the customers of a shop.\n" + RULES * 8
+    sent = s.prompt(s.system(s.text(text)), s.user(s.hole("request")), function="f")
+    template = s.prompt(s.system(s.text(text.replace(".\n", ".\n    "))), function="g")
+    [found] = findings(sent, replace(template, origin="template"))
+    assert (found.rule, found.confidence) == ("text-drift", Confidence.LOW)
 
 
 def test_one_conversation_under_two_heads():

@@ -29,6 +29,26 @@ def found(program: str) -> list[tuple[str, str]]:
 
 
 FLAGGED = {
+    "deque that is sent": (
+        "from collections import deque\nclass Bot:\n    def __init__(self):\n        self.history = deque(maxlen=20)\n    def say(self, text):\n        self.history.append({'role': 'user', 'content': text})\n        print(len(self.history))\n        return self.llm.chat(list(self.history))\n",
+        [("window", "deque(maxlen=20)")],
+    ),
+    "last n, copied": (
+        "def recent(messages):\n    return messages[-10:].copy()\n",
+        [("window", "messages[-10:]")],
+    ),
+    "last n of a tool box, sent from there": (
+        "class BrowserToolkit:\n    def observe(self, llm):\n        text = ''\n        for m in self.history[-5:]:\n            text += m['content']\n        llm.chat([{'role': 'user', 'content': text}])\n",
+        [("window", "self.history[-5:]")],
+    ),
+    "last n, sent by the caller": (
+        "def recent(messages):\n    return messages[-10:]\ndef ask(llm, messages):\n    log(len(recent(messages)))\n    return llm.chat(recent(messages))\n",
+        [("window", "messages[-10:]")],
+    ),
+    "newest that fit, of both sides": (
+        "def fit(turns, budget):\n    kept = []\n    for t in reversed(turns):\n        if t.role == 'user' or t.pinned:\n            kept.append(t)\n            if len(kept) >= budget:\n                break\n    return kept\n",
+        [("window", "len(kept) >= budget")],
+    ),
     "last n, returned": (
         "def recent(messages):\n    return messages[-10:]\n",
         [("window", "messages[-10:]")],
@@ -135,6 +155,12 @@ FLAGGED = {
 }
 
 FINE = {
+    "a bounded list that a screen shows": "from collections import deque\nclass Screen:\n    def __init__(self):\n        self.messages = deque(maxlen=100)\n    def add(self, text):\n        self.messages.append({'role': 'user', 'content': text})\ndef update(screen, table):\n    rows = []\n    for m in screen.messages:\n        rows.append(m['content'])\n    for row in rows:\n        table.add_row(row)\n",
+    "what a tool answers": "class MessageToolkit:\n    def get_messages(self, agent, limit):\n        history = self.message_history.get(agent, [])\n        history = history[-limit:]\n        lines = []\n        for m in history:\n            lines.append(f\"{m['role']}: {m['content']}\")\n        return '\\n'.join(lines)\n",
+    "what a decorated tool answers": "@tool\ndef recall(history, n):\n    return str(history[-n:])\n",
+    "a log that only a tool reads": "class MessageToolkit:\n    def note(self, agent, m):\n        history = self.message_history[agent]\n        history.append(m)\n        self.message_history[agent] = history[-10:]\n    def answer(self, agent):\n        return str(self.message_history.get(agent))\n",
+    "what a script stores": "def recent(messages):\n    return messages[-10:]\ndef store_exchange(key, messages):\n    request(key, messages)\ndef main(messages):\n    found = recent(messages)\n    store_exchange('k', found)\n",
+    "what the user said, for a search": "def said(turns, n):\n    found = []\n    for turn in turns[::-1]:\n        if turn.role == Role.USER:\n            found.append(turn.content)\n            if n and len(found) >= n:\n                break\n    return found\n",
     "the last message": "def last(messages):\n    return messages[-1]['content'], messages[-1:]\n",
     "all but the last": "def past(messages):\n    return messages[:-1]\n",
     "the head": "def cut(messages, n):\n    return messages[:n]\n",
