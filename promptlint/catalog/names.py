@@ -61,6 +61,7 @@ class Names:
     holders: dict[str, NameFact] = field(
         default_factory=dict
     )  # last word of an object's name -> what all its plain attributes are
+    categories: frozenset[str] = frozenset()  # last words of fields that put a record into a class
 
     def fact(self, name: str) -> NameFact:
         """What `name` says; the row `unknown` (volatility request, low confidence) when it says nothing."""
@@ -96,6 +97,7 @@ def load_names(extra: tuple[Path, ...] = ()) -> Names:
     rows: dict[str, tuple[NameFact, ...]] = {}
     values: dict[str, NameFact] = {}
     holders: dict[str, NameFact] = {}
+    categories: set[str] = set()
     for root in (rules_root(), *extra):
         path = root / "names.toml"
         if not path.is_file():
@@ -108,6 +110,11 @@ def load_names(extra: tuple[Path, ...] = ()) -> Names:
                     known.update(dict.fromkeys(row[key], fact))
                 except (KeyError, ValueError, TypeError) as error:
                     raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
+        for row in data.get("category", ()):
+            try:
+                categories.update(row["words"])
+            except (KeyError, TypeError) as error:
+                raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
         for row in data.get("name", ()):
             try:
                 for spelling in row["words"]:
@@ -124,4 +131,5 @@ def load_names(extra: tuple[Path, ...] = ()) -> Names:
                     rows[fact.words[0]] = (*rows.get(fact.words[0], ()), fact)
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise UserError(f"{path}: a row does not fit: {row!r}: {error!r}") from error
-    return Names(rows, NameFact((), "unknown", Volatility.REQUEST, None, Confidence.LOW), values, holders)
+    unknown = NameFact((), "unknown", Volatility.REQUEST, None, Confidence.LOW)
+    return Names(rows, unknown, values, holders, frozenset(categories))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from promptlint.analysis import CallSite, Cost, Item, cost_of, tokens_behind
 from promptlint.analysis.place import expression_at, primary_location
-from promptlint.catalog.names import load_names
+from promptlint.catalog.names import load_names, words
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
 from promptlint.finding import Note
@@ -35,6 +35,7 @@ _ENTRY = re.compile(r"""\[["']([A-Za-z_]\w*)["']\]""")
 
 _RECORD = re.compile(r"[A-Za-z_]\w*")
 _PASSAGES = frozenset({"context", "document"})
+_IDS = frozenset({"id", "ids"})
 _WHOLE_TEXT = frozenset({"text", "content", "contents", "body", "value", "data", "raw"})
 """Fields of a document that hold the document."""
 
@@ -160,6 +161,11 @@ def _is_called_setting(hole: Hole, origin: Origin) -> bool:
     if _OF_A_CLASS.fullmatch(name):
         return True
     fact = load_names().fact(name)
+    if origin.kind != "counter" and fact.origin == "counter" and fact.confidence is Confidence.LOW:
+        return True  # `i` numbers what a loop prints
+    own = load_names().fact(name.rpartition(".")[2])
+    if "." in name and own.origin == "setting" and own.at == "last" and origin.kind in {"state", "request", "context"}:
+        return True  # the width of whatever is looked at
     fixed = fact.origin in {"setting", "tools"} and fact.confidence >= Confidence.MEDIUM
     return name.replace(".", "").isidentifier() and fixed and origin.kind != "tools"
 
@@ -174,9 +180,13 @@ def _of_its_object(origin: Origin, hole: Hole) -> Origin:
     """The origin of an object as one of the attribute that is printed.
 
     A counter that is another attribute of the same object makes the object a state; the attribute that is printed counts nothing. What stands in a
-    field of a record that is called a document (`doc["country"]`) is a value of the request, unless the field's name speaks of text.
+    field of a record that is called a document (`doc["title"]`) is a value of the request, unless the field's name speaks of text; a field that only
+    puts the record into a class (`doc["country"]`) may be the same for all of them. The id of a passage is no passage.
     """
     if origin.kind == "context" and _is_field(origin, hole):
+        category = load_names().categories.intersection(words(hole.name)[-1:])
+        return replace(origin, kind="request", confidence=Confidence.LOW if category else origin.confidence)
+    if origin.kind in _PASSAGES and not _IDS.isdisjoint(words(hole.name or hole.expression)):
         return replace(origin, kind="request")
     counted = origin.expression.rsplit(".", 1)
     printed = hole.expression.strip("{} ").rsplit(".", 1)

@@ -628,6 +628,12 @@ class Interpreter(Hooks):
         names: list[tuple[int, int, str]] = []
         for name, statements in module.bindings.items():
             names.extend((statement.lineno, statement.end_lineno or statement.lineno, name) for statement in statements)
+        for info in module.classes.values():
+            for statement in info.node.body:
+                if isinstance(statement, ast.Assign | ast.AnnAssign):
+                    target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+                    if isinstance(target, ast.Name):
+                        names.append((statement.lineno, statement.end_lineno or statement.lineno, target.id))
         self.steps = 0
         self.work = 0
         for node, function, _ in module.literals:
