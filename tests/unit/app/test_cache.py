@@ -26,7 +26,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "prompts" / "p.txt").write_text("hello\n")
     runs: list[Path] = []
 
-    def read(project, discovery, extra):
+    def read(project, discovery, extra, meanwhile):
         runs.append(project.root)
         for path in discovery.files:
             project.source(path)
@@ -75,7 +75,7 @@ def test_any_change_is_noticed(project, change):
 def test_a_python_file_that_was_looked_at_without_being_read_counts(project, monkeypatch):
     root, _ = project
     runs = []
-    monkeypatch.setattr(pipeline, "read_project", lambda project, *_: runs.append(project) or Reading())
+    monkeypatch.setattr(pipeline, "read_project", lambda project, *_, **_more: runs.append(project) or Reading())
     once(root)
     once(root)
     assert len(runs) == 1
