@@ -77,13 +77,20 @@ def resolve(dotted: str) -> Any:
     if value is None:
         return None
     for index, part in enumerate(parts[1:], 1):
-        if inspect.ismodule(value) and not hasattr(value, part):
+        if inspect.ismodule(value) and not _has(value, part, dotted):
             value = imported(f"{value.__name__}.{part}")
             if value is None:
                 raise Missing(f"{dotted}: no {part}")
         else:
             value = _member(value, part, ".".join(parts[: index + 1]))
     return value
+
+
+def _has(module: Any, part: str, dotted: str) -> bool:
+    try:
+        return hasattr(module, part)
+    except ImportError as error:  # it is passed on from a package that is not installed
+        raise Missing(f"{dotted}: {error}") from error
 
 
 def _member(value: Any, part: str, dotted: str) -> Any:

@@ -71,7 +71,7 @@ def read(kind: str, source: Source, stream: BinaryIO, options: Options) -> Itera
 
 def _pickle(data: bytes, place: Place, options: Options) -> Iterator[Item]:
     """SGLang's dumps: `{"requests": [(request, answer, created, finished), …], …}`, or the bare list of older versions."""
-    from promptlint.traffic.readers.safe_pickle import load
+    from promptlint.traffic.readers.safe_pickle import Inert, load
     from promptlint.traffic.readers.server_logs import sglang_record
 
     found = load(data)
@@ -83,6 +83,8 @@ def _pickle(data: bytes, place: Place, options: Options) -> Iterator[Item]:
         try:
             obj, out, created = (*tuple(row), None, None)[:3] if isinstance(row, (tuple, list)) else (row, None, None)
             fields = obj if isinstance(obj, dict) else vars(obj)
+            if isinstance(obj, Inert) and not fields.keys() - {"arguments"}:
+                raise Unreadable(f"no request but a call of {obj.name}, which was not run")
             stamp = created if isinstance(created, (int, float)) else None
             yield sglang_record(
                 _plain(fields), _plain(out), where, options, stamp=None if stamp is None else stamp * 1000.0

@@ -222,6 +222,14 @@ def test_a_pickle_runs_nothing(tmp_path):
     assert traffic.problems == []
     assert (record.prompt, record.usage[CACHE_READ], record.timestamp) == (S.PROMPT, 3, 5000.0)
     assert not (tmp_path / "pwned").exists()
+    (tmp_path / "dump.pkl").write_bytes(pickle.dumps({"requests": [(Evil(), {}, 5.0, 6.0)]}))
+    assert list(traffic) == []
+    (problem,) = traffic.problems
+    assert (problem.field, problem.reason) == (
+        "requests[0]",
+        f"no request but a call of {os.name}.system, which was not run",
+    )
+    assert not (tmp_path / "pwned").exists()
 
 
 def test_a_dump_of_request_objects_is_read_without_their_class(tmp_path):
