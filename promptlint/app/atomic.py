@@ -2,7 +2,7 @@
 
 What is written goes to a new file in the same folder, which takes the place of the old one when all of it is on the disk. An interrupt, a full disk or a crash
 leaves the old file as it was. A new file is readable by its owner only, for most of ours hold text of prompts or tell where it stands; one that was there keeps its
-permissions. A symbolic link stays one. What is no regular file (a terminal, a pipe, /dev/null) is written to directly.
+permissions. A symbolic link stays one, unless the caller says that its place is ours. What is no regular file (a terminal, a pipe, /dev/null) is written to directly.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ __all__ = ["write_text", "writing"]
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A stream whose content takes the place of `path` when the block ends well. Raises OSError with the old file untouched."""
-    target = path.resolve()
-    state = target.stat() if target.exists() else None
+def writing(path: Path, *, follow: bool = True) -> Iterator[IO[bytes]]:
+    """A stream whose content takes the place of `path` when the block ends well. Raises OSError with the old file untouched.
+
+    Without `follow` a symbolic link at `path` is replaced, and what it leads to is left alone.
+    """
+    target = path.resolve() if follow else path
+    state = target.stat() if target.exists() and not target.is_symlink() else None
     if state is not None and not stat.S_ISREG(state.st_mode):
         with path.open("wb") as stream:
             yield stream
@@ -46,8 +49,8 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def write_text(path: Path, text: str, errors: str = "strict") -> None:
-    """Put UTF-8 text in the place of `path`. Raises OSError with the old file untouched."""
+def write_text(path: Path, text: str, errors: str = "strict", *, follow: bool = True) -> None:
+    """Put UTF-8 text in the place of `path`, as `writing` does. Raises OSError with the old file untouched."""
     data = text.encode("utf-8", errors)
-    with writing(path) as stream:
+    with writing(path, follow=follow) as stream:
         stream.write(data)

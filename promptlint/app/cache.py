@@ -5,7 +5,8 @@ and rules, the settings, the request, the list of files. The entry holds a diges
 so it is the contents that count, never times of modification. Files of more than `MAX_FILE_BYTES` are never read and are compared by size and time.
 
 Parallel runs are safe: an entry is written beside its place and moved there in one step, readable by its owner only. A damaged entry,
-or a folder that cannot be written, costs an analysis and nothing else. An entry holds no more of a prompt than the report does.
+or a folder that cannot be written, costs an analysis and nothing else. So does a symbolic link in the place of the folder: a project can bring one along,
+and what it leads to is not ours to write or to tidy up. An entry holds no more of a prompt than the report does.
 
 Beside the reports lie the token counts of texts, by digest: when one file has changed, the rest need not be counted again.
 """
@@ -13,6 +14,7 @@ Beside the reports lie the token counts of texts, by digest: when one file has c
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -79,7 +81,7 @@ class Cache:
     def _store_counts(self) -> None:
         if len(remembered) > self.known:
             newest = dict(list(remembered.items())[-MAX_COUNTS:])
-            write_text(self.folder / _COUNTS, json.dumps(newest, separators=(",", ":")))
+            write_text(self.folder / _COUNTS, json.dumps(newest, separators=(",", ":")), follow=False)
 
     def store(self, report: model.CheckReport, project: Project) -> None:
         """Keep a report. Nothing happens when the folder cannot be written."""
@@ -89,7 +91,7 @@ class Cache:
         content = json.dumps({"files": files, "report": model.dump(report)}, separators=(",", ":"))
         with contextlib.suppress(OSError):
             make_folder(self.folder)
-            write_text(self.path, content)
+            write_text(self.path, content, follow=False)
             self._store_counts()
             _prune(self.folder)
 
@@ -162,7 +164,9 @@ def _digest(path: Path) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder, marked for git and for backup tools as something to leave out."""
+    """Create the folder, marked for git and for backup tools as something to leave out. Raises OSError, also for a link that has the folder's usual name."""
+    if folder.name == FOLDER and folder.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link", str(folder))
     if folder.is_dir():
         return
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)

@@ -84,12 +84,16 @@ class Discovery:
 def project_root(first: Path) -> Path:
     """Nearest folder with a pyproject.toml or promptlint.toml at or above the path, else the nearest with .git, else the path's folder."""
     start = first if first.is_dir() else first.parent
-    folders = (start, *start.parents)
+    return _marked(start) or start
+
+
+def _marked(start: Path) -> Path | None:
+    """The nearest folder that says it is a project, at or above a folder."""
     for markers in (("pyproject.toml", "promptlint.toml"), (".git",)):
-        for folder in folders:
+        for folder in (start, *start.parents):
             if any((folder / marker).exists() for marker in markers):
                 return folder
-    return start
+    return None
 
 
 def absolute(path: str | Path) -> Path:
@@ -136,6 +140,7 @@ class _Walk:
         self.reported: set[tuple[str, str]] = set()
         self.others = hashlib.blake2b(digest_size=16)
         self.ignores = _Ignores(settings.root) if settings.respect_gitignore else None
+        self.lone = False
         self.exclude = _Globs((*settings.exclude, *settings.extend_exclude))
         self.include = _Globs((*settings.include, *settings.extend_include))
 
@@ -166,7 +171,11 @@ class _Walk:
         return self._file_reason(str(path), path.name, self.ignores, self.settings.tests)
 
     def add_context(self, root: Path) -> None:
-        """The rest of the project, read as context only."""
+        """The rest of the project, read as context only.
+
+        A lone file whose folder nothing marks as a project may lie among a home folder's strangers: beside it only packages and folders of prompts count.
+        """
+        self.lone = not self.walked and _marked(root) is None
         self._folder(root, given=False, tests=self.settings.tests, ignores=True)
 
     def finish(self) -> Discovery:
@@ -265,9 +274,14 @@ class _Walk:
             return "excluded by the configuration"
         if os.path.exists(os.path.join(path, "pyvenv.cfg")):  # noqa: PTH110, PTH118
             return "virtual environment"
+        if self.lone and os.path.dirname(path) == str(self.settings.root) and not self._belongs(path, name):  # noqa: PTH120
+            return "beside a lone file, and no package"
         if rules is not None and rules.ignored(path, folder=True):
             return "ignored by .gitignore"
         return ""
+
+    def _belongs(self, path: str, name: str) -> bool:
+        return name.lower() in PROMPT_FOLDERS or os.path.exists(os.path.join(path, "__init__.py"))  # noqa: PTH110, PTH118
 
     def _file_reason(self, path: str, name: str, rules: _Ignores | None, tests: bool) -> str:
         if not tests and name.endswith(".py") and any(fnmatch.fnmatchcase(name, pattern) for pattern in TEST_FILES):

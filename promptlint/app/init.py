@@ -180,7 +180,10 @@ def write(path: Path, root: Path, settings: str) -> None:
         text = _with_table(before, settings)
         if _others(before) != _others(text):
             raise UserError(f"{path}: the table {HEAD} is written in a way that cannot be replaced; remove it by hand")
-    folder = Path(tempfile.mkdtemp(prefix=".promptlint-", dir=path.parent))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".promptlint-", dir=path.parent))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
     trial = folder / path.name
     try:
         with trial.open("w", encoding="utf-8", newline="") as file:

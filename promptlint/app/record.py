@@ -84,6 +84,8 @@ def keep_key(key: bytes) -> None:
         folder = _key_folder()
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.is_symlink():
+            return  # brought along by the project: what it leads to is not ours to fill, still less to tidy up
         path = folder / disguise.key_name(key)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:

@@ -11,6 +11,7 @@ stderr), or a bug of ours (its traceback). `main` is the only place that decides
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import sys
@@ -92,7 +93,8 @@ class LazyGroup(click.Group):
     ) -> int:
         try:
             result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # None: it was closed before we began
+                sys.stdout.flush()
         except UserError as error:
             click.echo(f"promptlint: error: {one_line(str(error))}", err=True)
             return 2
@@ -105,6 +107,10 @@ class LazyGroup(click.Group):
         except BrokenPipeError:
             return _reader_gone()
         except Exception as error:  # noqa: BLE001  # whatever else arrives here is our bug
+            if _stream_is_full(error):
+                _discard_stdout()
+                click.echo(f"promptlint: error: output cannot be written: {error.strerror}", err=True)  # type: ignore[attr-defined]
+                return 2
             click.echo(crash_report(error), err=True)
             click.echo(
                 f"promptlint: error: this is a bug in promptlint {__version__}; please report it with the lines above",
@@ -140,9 +146,20 @@ def crash_report(error: BaseException) -> str:
 
 
 def _reader_gone() -> int:
+    _discard_stdout()
+    return _PIPE_CLOSED
+
+
+def _discard_stdout() -> None:
     """Send what is still buffered nowhere, lest Python complain again when it flushes at exit."""
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # pathlib is slow to load; the process ends
-    return _PIPE_CLOSED
+
+
+def _stream_is_full(error: Exception) -> bool:
+    """Whether a stream that is already open takes no more: its errors name no file."""
+    return (
+        isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+    )
 
 
 def short_help(name: str) -> str:

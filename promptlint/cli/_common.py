@@ -154,11 +154,11 @@ def use_color(choice: str, output: Path | None) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return output is None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return output is None and sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def emit(text: str, output: Path | None) -> None:
-    """Write data to a file or to stdout. What the encoding cannot carry is written as an escape. Raises UserError for an unwritable file."""
+    """Write data to a file or to stdout. What the encoding cannot carry is written as an escape. Raises UserError for an unwritable file or a closed stdout."""
     if output is not None:
         from promptlint.app.atomic import write_text
 
@@ -168,6 +168,8 @@ def emit(text: str, output: Path | None) -> None:
             raise UserError(f"{output}: cannot be written: {error.strerror or error}") from error
         return
     stream = sys.stdout
+    if stream is None:
+        raise UserError("stdout is closed; `-o FILE` writes to a file")
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()

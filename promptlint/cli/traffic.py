@@ -88,6 +88,8 @@ def _sink(output: Path | None) -> Iterator[IO[bytes]]:
     from promptlint.errors import UserError
 
     if output is None:
+        if sys.stdout is None:
+            raise UserError("stdout is closed; `-o FILE` writes to a file")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from promptlint.app import record
 from promptlint.app.atomic import write_text
 from promptlint.app.check import Request, check
 from promptlint.app.measured import load_measured
@@ -168,6 +169,32 @@ def test_a_link_stays_one_and_what_is_no_file_is_written_to(tmp_path):
     assert target.read_text() == "new"
     write_text(Path("/dev/null"), "gone")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_link_in_the_place_of_the_cache_or_of_a_file_in_it_is_not_followed(tmp_path, monkeypatch):
+    victim = put(tmp_path, "home/tokens.json", '{"mine": true}')
+    project = tmp_path / "project"
+    put(project, "app.py", APP)
+    (project / ".promptlint_cache").symlink_to(victim.parent)
+    settings, request = Settings(project), Request((project,), project)
+    assert check(settings, request).findings
+    assert [path.name for path in victim.parent.iterdir()] == ["tokens.json"]
+    (project / ".promptlint_cache").unlink()
+    (project / ".promptlint_cache").mkdir()
+    (project / ".promptlint_cache/tokens.json").symlink_to(victim)
+    put(project, "app.py", APP.replace("manual", "book of the links"))  # text that was not counted before
+    assert check(settings, request).findings
+    assert victim.read_text() == '{"mine": true}'
+    kept = project / ".promptlint_cache/tokens.json"
+    assert kept.stat().st_size > 2
+    assert not kept.is_symlink()
+
+    # Keys of recordings are tidied up: of what a link leads to, nothing may go.
+    monkeypatch.chdir(project)
+    letters = [put(tmp_path, f"home/letters/{number}", "dear") for number in range(70)]
+    (project / ".promptlint_cache/record-keys").symlink_to(letters[0].parent)
+    record.keep_key(b"k" * 32)
+    assert len(list(letters[0].parent.iterdir())) == 70
 
 
 def test_names_links_and_loops(tmp_path):

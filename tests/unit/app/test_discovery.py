@@ -40,6 +40,18 @@ def test_root_is_the_nearest_project_file_else_git_else_the_folder(tmp_path):
     assert project_root(tmp_path / "alone") == tmp_path / "alone"
 
 
+def test_beside_a_lone_file_only_packages_and_folders_of_prompts_are_read(tmp_path):
+    names = "a.py", "b.py", "pkg/__init__.py", "pkg/sub/c.py", "prompts/p.txt", "strangers/d.py"
+    tree(tmp_path, *(f"{folder}/{name}" for folder in ("home", "project") for name in names), "project/pyproject.toml")
+    found = roles(walk(tmp_path / "home", "a.py"), tmp_path / "home")
+    assert found == {
+        "a.py": "python", "b.py": "python", "pkg/__init__.py": "python", "pkg/sub/c.py": "python", "prompts/p.txt": "prompt",
+        "strangers": "beside a lone file, and no package",
+    }  # fmt: skip
+    assert roles(walk(tmp_path / "home", "strangers"), tmp_path / "home")["strangers/d.py"] == "python"
+    assert roles(walk(tmp_path / "project", "a.py"), tmp_path / "project")["strangers/d.py"] == "python"
+
+
 def test_roles_by_name_and_place(tmp_path):
     tree(
         tmp_path,

@@ -81,6 +81,14 @@ def test_a_table_in_another_form_is_left_alone(tmp_path):
     assert shared.read_text() == before
 
 
+def test_a_folder_that_takes_no_file(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("promptlint.app.init.tempfile.mkdtemp", full)
+    assert "promptlint.toml: cannot be written: No space left" in init(str(tmp_path), status=2)
+
+
 def test_nothing_found_says_so(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "a.py").write_text("print(1)\n")

@@ -126,6 +126,21 @@ def test_a_reader_that_goes_away_is_no_error():
     assert process.wait() in (0, 141)
 
 
+@pytest.mark.parametrize("arguments", [["rules"], ["--help"], ["traffic", "synth", "chat"]])
+@pytest.mark.parametrize("where", [">/dev/full", ">&-"])
+def test_a_stdout_that_takes_nothing_is_one_line(arguments, where):
+    """A full disk behind a redirection, and a stdout that was closed before we began."""
+    code = f"import sys; sys.argv[1:] = {arguments!r}\nfrom promptlint.cli import main\nmain()\n"
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {where}', sys.executable, code], capture_output=True, text=True, check=False
+    )
+    quiet = where == ">&-" and arguments == ["--help"]  # click prints its own texts to no stdout without a word
+    assert (done.returncode, done.stderr.count("\n")) == ((0, 0) if quiet else (2, 1)), done.stderr
+    assert quiet or done.stderr.startswith(
+        ("promptlint: error: output cannot be written: ", "promptlint: error: stdout is closed")
+    )
+
+
 def test_main_ends_the_process(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["promptlint", "--version"])
     with pytest.raises(SystemExit) as end:
