@@ -20,7 +20,7 @@ from promptlint.analysis import Assumptions, CallSite, prepare_to_count
 from promptlint.app.discovery import Discovery, absolute, discover, matches_glob
 from promptlint.app.local_templates import layouts
 from promptlint.app.suppress import Suppression, read_suppressions
-from promptlint.catalog.rules import CATEGORIES, Rule, Rules, load_rules
+from promptlint.catalog.rules import CATEGORIES, Rule, Rules, load_rules, no_such_rule
 from promptlint.checks.runner import CheckResult, run
 from promptlint.config import CONFIDENCES, Settings
 from promptlint.errors import UserError
@@ -255,19 +255,17 @@ def resolve_rules(names: Iterable[str], rules: Rules, where: str) -> frozenset[s
         elif canonical is not None:
             found.add(canonical)
         else:
-            near = difflib.get_close_matches(name, [*rules, *CATEGORIES, "all"], n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else "; `promptlint rules` lists them"
-            raise UserError(f"{where}: there is no rule {name!r}{hint}")
+            raise UserError(f"{where}: {no_such_rule(name, rules, [*CATEGORIES, 'all'])}")
     return frozenset(found)
 
 
 def selected_rules(settings: Settings) -> frozenset[str]:
     """Names of the rules that the settings ask for. Raises UserError for an unknown name."""
     rules = load_rules(settings.extra_rules)
-    where = str(settings.source) if settings.source else ""
-    selected = resolve_rules(settings.select or ("all",), rules, f"{where} select".strip())
-    selected |= resolve_rules(settings.extend_select, rules, f"{where} extend-select".strip())
-    return selected - resolve_rules(settings.ignore, rules, f"{where} ignore".strip())
+    where = f"{settings.source}: " if settings.source else ""
+    selected = resolve_rules(settings.select or ("all",), rules, f"{where}select")
+    selected |= resolve_rules(settings.extend_select, rules, f"{where}extend-select")
+    return selected - resolve_rules(settings.ignore, rules, f"{where}ignore")
 
 
 def wanting(settings: Settings) -> Callable[[str, str], bool]:
@@ -279,10 +277,10 @@ class _Selection:
     """Which findings the user wants to hear of."""
 
     def __init__(self, settings: Settings, rules: Rules) -> None:
-        where = str(settings.source) if settings.source else ""
+        where = f"{settings.source}: " if settings.source else ""
         self.rules = selected_rules(settings)
         self.per_file = [
-            (pattern, resolve_rules(names, rules, f"{where} per-file-ignores".strip()))
+            (pattern, resolve_rules(names, rules, f"{where}per-file-ignores"))
             for pattern, names in settings.per_file_ignores
         ]
         self.persona = PERSONAS.index(settings.persona)

@@ -6,8 +6,9 @@ dataclass that validates it, and checks live above this layer.
 
 from __future__ import annotations
 
+import difflib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from promptlint.catalog import rules_root
 from promptlint.errors import UserError
 from promptlint.finding import APPLICABILITY, PERSONAS, SEVERITIES
 
-__all__ = ["CATEGORIES", "Rule", "Rules", "load_rules", "parse_page"]
+__all__ = ["CATEGORIES", "Rule", "Rules", "load_rules", "no_such_rule", "parse_page"]
 
 CATEGORIES = ("volatility", "determinism", "order", "history", "breakpoints", "templates", "tokens", "housekeeping")
 
@@ -71,6 +72,16 @@ class Rules(Mapping[str, Rule]):
         """The current name of a rule that is written by its name or an old one; None when there is no such rule."""
         name = self._aliases.get(name, name)
         return name if name in self._rules else None
+
+
+def no_such_rule(name: str, rules: Rules, others: Sequence[str] = ()) -> str:
+    """The complaint about an unknown rule, with those of nearly its name, else those that have it as a word. `others`: what else could have stood there."""
+    near = (
+        difflib.get_close_matches(name, [*rules, *others], n=3)
+        or [rule for rule in rules if name in rule.split("-")][:3]
+    )
+    hint = f"did you mean {' or '.join(near)}?" if near else "`promptlint rules` lists them"
+    return f"there is no rule {name!r}; {hint}"
 
 
 def parse_page(path: Path, text: str) -> Rule:

@@ -11,19 +11,13 @@ from promptlint.cli._common import emit
 @click.argument("rule")
 def command(rule: str) -> int:
     """Print the page of RULE."""
-    import difflib
-
-    from promptlint.catalog.rules import load_rules
+    from promptlint.catalog.rules import load_rules, no_such_rule
     from promptlint.errors import UserError
 
     rules = load_rules()
     name = rules.canonical(rule)
     if name is None:
-        near = difflib.get_close_matches(rule, list(rules), n=3)
-        raise UserError(
-            f"there is no rule {rule!r}; "
-            + (f"did you mean {' or '.join(near)}?" if near else "`promptlint rules` lists them")
-        )
+        raise UserError(no_such_rule(rule, rules))
     page = rules[name]
     renamed = "" if name == rule else f"`{rule}` is an old name of this rule.\n\n"
     facts = f"category {page.category}, severity up to {page.severity}, persona {page.persona}, since {page.since}"

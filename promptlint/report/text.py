@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from promptlint.report.bar import bar, legend
 from promptlint.report.escape import printable
 from promptlint.report.model import BaselineItem, CallSiteItem, CheckReport, FindingItem, Place
-from promptlint.report.words import cost, count, next_steps, percent, summary_line, tokens
+from promptlint.report.words import cause, cost, count, next_steps, percent, summary_line, tokens
 
 __all__ = ["concise", "fixed_line", "full", "show", "statistics"]
 
@@ -162,7 +162,7 @@ def _summary(report: CheckReport, paint: _Paint) -> Iterator[str]:
         yield f"fixed: {printable(item.rule)} in {printable(item.path)}: `{printable(item.expression)}`"
     if counts.read_fully or counts.read_partly:
         for reason, number, command in next_steps(report):
-            yield f"not read: {count(number, 'value')} ({reason}); `{command}` would help"
+            yield f"not read: {count(number, 'value')} ({cause(reason)}); `{command}` would help"
     if any(finding.tokens_lost for finding in report.findings):
         yield paint(f"estimates: {assumptions_line(report)}", _DIM)
     yield paint(summary_line(report), _BOLD)
@@ -227,4 +227,4 @@ def _site(site: CallSiteItem, paint: _Paint, width: int) -> Iterator[str]:
     yield f"  {tokens(site.prompt_tokens)} tokens, {tokens(site.cacheable_prefix_tokens)} of them in the cacheable prefix{rate}"
     yield f"  {site.cache_key}"
     for part in site.unresolved:
-        yield f"  not read: {printable(part.expression)} ({part.reason}) {printable(part.path)}:{part.line}; `{part.next}` would help"
+        yield f"  not read: {printable(part.expression)} ({cause(part.reason)}) {printable(part.path)}:{part.line}; `{part.next}` would help"

@@ -6,7 +6,17 @@ from collections import Counter
 
 from promptlint.report.model import CheckReport, FindingItem
 
-__all__ = ["cost", "count", "next_steps", "percent", "summary_line", "tokens"]
+__all__ = ["cause", "cost", "count", "next_steps", "percent", "summary_line", "tokens"]
+
+_CAUSES = {
+    "hub": "prompt hub",
+    "remote-tools": "tools of a remote server",
+    "dependency": "made by a call that was not followed",
+    "dynamic-import": "module chosen at run time",
+    "budget": "nested deeper than is followed",
+    "file": "file not found",
+    "caller": "handed in from outside",
+}
 
 
 def percent(share: float) -> str:
@@ -31,6 +41,11 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def cause(reason: str) -> str:
+    """Why a value was not read, for people; the report's own word where it speaks for itself."""
+    return _CAUSES.get(reason, reason)
+
+
 def cost(finding: FindingItem) -> str:
     """What a finding costs, in one sentence without a full stop; empty where the rule has no estimate."""
     parts = []
@@ -49,8 +64,9 @@ def cost(finding: FindingItem) -> str:
             f"estimated hit rate {percent(finding.hit_rate_now)}, which this change alone does not raise: other values stand ahead of the same text"
         )
     elif finding.hit_rate_now is not None and finding.hit_rate_if_fixed is not None:
+        now, then = percent(finding.hit_rate_now), percent(finding.hit_rate_if_fixed)
         parts.append(
-            f"estimated hit rate {percent(finding.hit_rate_now)} now, {percent(finding.hit_rate_if_fixed)} if fixed"
+            f"estimated hit rate {now} now, " + (f"{then} if fixed" if then != now else "hardly more if fixed")
         )
     return "; ".join(parts)
 
@@ -76,7 +92,7 @@ def summary_line(report: CheckReport) -> str:
     if counts.not_read:
         steps = next_steps(report)
         command = steps[0][2] if steps else "promptlint record -- COMMAND"
-        why = f" ({', '.join(dict.fromkeys(reason for reason, _, _ in steps))})" if steps else ""
+        why = f" ({', '.join(dict.fromkeys(cause(reason) for reason, _, _ in steps))})" if steps else ""
         return f"{line}; not read{why}: `{command}` would show what is sent"
     if report.chat_templates:
         return f"{line}; {count(len(report.chat_templates), 'chat template')} judged"

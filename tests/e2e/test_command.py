@@ -229,7 +229,9 @@ def test_broken_configuration(project):
 def test_bad_rule_name(project):
     assert "there is no rule 'clock'" in complaint("check", "--select", "clock", cwd=project)
     (project / "promptlint.toml").write_text('ignore = ["clock-in-prefx"]\n')
-    assert "ignore: there is no rule 'clock-in-prefx'; did you mean clock-in-prefix" in complaint("check", cwd=project)
+    assert "promptlint.toml: ignore: there is no rule 'clock-in-prefx'; did you mean clock-in-prefix" in complaint(
+        "check", cwd=project
+    )
 
 
 def test_undecodable_file_beside_a_good_one_and_alone(project):

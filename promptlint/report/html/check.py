@@ -11,7 +11,7 @@ from promptlint.report.html.markup import Markup, escape, join, prose, tag
 from promptlint.report.html.page import Section, details, key_figures, page, table
 from promptlint.report.model import CallSiteItem, CheckReport, FindingItem, to_json
 from promptlint.report.text import around
-from promptlint.report.words import count, next_steps, summary_line, tokens
+from promptlint.report.words import cause, count, next_steps, summary_line, tokens
 
 __all__ = ["check"]
 
@@ -150,7 +150,7 @@ def _site(site: CallSiteItem, row: Data, places: dict[str, str]) -> Markup:
     ]
     head = ("block", "volatility", "tokens", "of them fixed", "place")
     unread = [
-        tag("li", tag("code", one.expression), f" ({one.reason}) {one.path}:{one.line}; ", tag("code", one.next), " would help")
+        tag("li", tag("code", one.expression), f" ({cause(one.reason)}) {one.path}:{one.line}; ", tag("code", one.next), " would help")
         for one in site.unresolved
     ]  # fmt: skip
     return tag(
@@ -181,7 +181,7 @@ def _templates(data: Data) -> Markup:
 
 
 def _left(report: CheckReport, data: Data) -> Iterator[Markup]:
-    steps = [(reason, f"{number:,}", tag("code", command)) for reason, number, command in next_steps(report)]
+    steps = [(cause(reason), f"{number:,}", tag("code", command)) for reason, number, command in next_steps(report)]
     if steps:
         yield table("Values that could not be read", ("reason", "values", "would help"), steps, numbers=(1,))
     if report.unsupported:

@@ -48,3 +48,4 @@ def test_explain_suggests():
     )
     assert result.stderr.count("\n") == 1
     assert "`promptlint rules` lists them" in run("explain", "zzzzzz").stderr
+    assert "did you mean clock-in-prefix or " in run("explain", "clock").stderr
