@@ -1,4 +1,4 @@
-"""The hit rate of `block_lru` at every capacity from one pass (Mattson et al., 1970), exactly, some ten thousand touches at a time.
+"""The hit rate of `block_lru` at every capacity from one pass (Mattson et al., 1970), exactly, many thousand touches at a time.
 
 An LRU cache of C blocks holds the C most recently touched ones, so a block hits in exactly those caches that are larger than the number of distinct
 blocks touched since its last touch. A leading run hits as a whole: what counts is the largest distance so far in the request.
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Iterable
-from math import isqrt
 from typing import Any
 
 from promptlint.caches.block_lru import BlockRequest
@@ -26,6 +25,14 @@ __all__ = ["StackDistances"]
 
 _NEVER = 1 << 40
 """The distance of a block that was never touched; more than any real one."""
+
+
+class _Names(dict[Hashable, int]):
+    """Numbers of blocks, in order of appearance."""
+
+    def __missing__(self, block: Hashable) -> int:
+        found = self[block] = len(self)
+        return found
 
 
 class StackDistances:
@@ -37,11 +44,11 @@ class StackDistances:
         chunk: touches that are worked on together; the result does not depend on it.
     """
 
-    def __init__(self, chunk: int = 1 << 14) -> None:
+    def __init__(self, chunk: int = 1 << 16) -> None:
         self.blocks = 0  # of all requests
         self.length = 0  # prompt tokens of all requests
         self._chunk = chunk
-        self._names: dict[Hashable, int] = {}
+        self._names = _Names()
         self._hits: list[Any] = []  # blocks, and tokens, that hit from a capacity on: arrays by that capacity
         self._last: Any = None  # slot of each block's last touch, -1 for none; later is larger
         self._alive: Any = None  # by slot: whether it is some block's last touch
@@ -59,7 +66,7 @@ class StackDistances:
     def admit(self, request: BlockRequest, *, counted: bool = True) -> None:
         """Take note of a request. One that is not `counted` (warm-up) is only touched."""
         names = self._names
-        blocks = [names.setdefault(block, len(names)) for block in request.blocks]
+        blocks = [names[block] for block in request.blocks]
         if counted:
             self.blocks += len(blocks)
             self.length += request.length
@@ -204,40 +211,27 @@ class StackDistances:
 def _larger_before(values: Any) -> Any:
     """For each value the number of larger ones ahead of it (equal ones are not larger).
 
-    Times and ranks are cut into `side` runs of `side` each. Pairs in one run of times, and pairs of different runs of times in one run of ranks, are compared
-    one by one; all others are counted by a table of runs. So n values cost 2 n sqrt(n) comparisons of small numbers, which arrays do by the thousand million.
+    Ranks are split by their bits, the highest first, as in a wavelet tree: those that agree so far stand together in order of time, and of two of them the one
+    with the bit is the larger. Filled up to a power of two such groups are halves of one another, so a level is a few operations on the whole array.
     """
     import numpy as np
 
     size = len(values)
-    side = -(-(isqrt(size - 1) + 1) // _WORD) * _WORD
-    small: Any = np.int16 if side * side <= 1 << 15 else np.int32
-    order = np.arange(side * side)  # what fills up the square is last and largest, and counts for nobody
+    bits = (size - 1).bit_length()
+    order = np.arange(1 << bits, dtype=np.int32)  # what fills up is last and largest, and counts for nobody
     order[:size] = np.argsort(values, kind="stable")
-    rank = np.empty(side * side, dtype=small)
-    rank[order] = np.arange(side * side, dtype=small)
-    before = np.tri(side, k=-1, dtype=np.bool_)
-    rows = rank.reshape(side, side)
-    pairs = np.empty((side, side, side), dtype=np.bool_)  # used twice: memory for so many is dear
-    inside = _row_sums(np.logical_and(np.greater(rows[:, None, :], rows[:, :, None], out=pairs), before, out=pairs))
-    row, bucket = np.arange(side * side) // side, rank // side
-    table = np.bincount(row * side + bucket, minlength=side * side).reshape(side, side)
-    earlier = np.cumsum(table, axis=0) - table
-    above = np.cumsum(earlier[:, ::-1], axis=1)[:, ::-1] - earlier
-    found = inside + above[row, bucket]
-    ranked = (order // side).astype(small).reshape(side, side)  # by rank: the run of times
-    after = np.ascontiguousarray(before.T)
-    np.logical_and(np.less(ranked[:, None, :], ranked[:, :, None], out=pairs), after, out=pairs)
-    found[order] += _row_sums(pairs)
-    return found[:size]
-
-
-_WORD = 8
-
-
-def _row_sums(pairs: Any) -> Any:
-    """How many are true along the last axis, of some multiple of eight and below 2,040: eight at a time, as the bytes of whole numbers."""
-    import numpy as np
-
-    words = pairs.view(np.uint64).sum(axis=2)
-    return words.view(np.uint8).reshape(*words.shape, _WORD).sum(axis=2, dtype=np.int64).ravel()
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    found = np.zeros_like(order)  # by rank
+    group = rank
+    for bit in reversed(range(bits)):
+        half = 1 << bit
+        high = (group & half).astype(np.bool_)
+        low = np.flatnonzero(~high)
+        lower = group[low]
+        ahead = np.cumsum(high, dtype=np.int32)[low]
+        found[lower] += ahead - ((low >> bit + 1) << bit).astype(
+            np.int32
+        )  # less those of the groups before its own, each of which has one half
+        group = np.stack((lower.reshape(-1, half), group[high].reshape(-1, half)), axis=1).ravel()
+    return found[rank[:size]]
