@@ -13,14 +13,14 @@ that arrive at random over the day. Requests of one session or turn follow each 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from promptlint.analysis.render import Item, Rendered
 from promptlint.catalog.profiles import Profile
 from promptlint.catalog.providers import Terms
-from promptlint.ir import BlockKind, Confidence, Volatility
+from promptlint.ir import BlockKind, Confidence, Hole, Volatility
 
 __all__ = ["Cost", "cost_of", "hit_rate", "tokens_behind"]
 
@@ -167,11 +167,27 @@ def tokens_behind(rendered: Rendered, item: Item, volatility: Volatility, *, mov
     """Tokens rendered after the item that live longer than `volatility`: fixed text, stable holes, append-only history.
 
     `movable`: of them, the fixed text that would be reused if the item stood last. That is neither the conversation, which belongs to the item's own request, nor
-    what follows it, nor the words between the elements of a list that the item is one of.
+    what follows it, nor the words between the elements of a list that the item is one of, nor the labels of other values that change as often.
     """
-    after = _movable(rendered, item, volatility) if movable else rendered.after(item)
-    longer = (other for other in after if other.own_seen_from(item) < volatility)
-    return sum(other.tokens for other in longer if not movable or other.is_text)
+    if movable:
+        return _without_labels(_movable(rendered, item, volatility), item, volatility)
+    return sum(other.tokens for other in rendered.after(item) if other.own_seen_from(item) < volatility)
+
+
+_LABEL_TOKENS = 8
+"""At most as much text says no more than what the value behind it is: "Question:", "Options:", a line of dashes."""
+
+
+def _without_labels(after: Iterable[Item], item: Item, volatility: Volatility) -> int:
+    """Tokens of fixed text, but for the labels of values that change as often as the item: a label goes where its value goes."""
+    total = run = 0
+    for other in after:
+        if other.is_text and other.own_seen_from(item) < volatility:
+            run += other.tokens
+        elif isinstance(other.node, Hole) and other.own_seen_from(item) >= volatility:
+            total += run if run > _LABEL_TOKENS else 0
+            run = 0
+    return total + run
 
 
 def _movable(rendered: Rendered, item: Item, volatility: Volatility) -> Iterator[Item]:

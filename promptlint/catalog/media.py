@@ -17,16 +17,20 @@ class MediaWords:
     """The file's sets of lower-case words; the file says what each is for."""
 
     things: frozenset[str]
-    makes: frozenset[str]
+    making: frozenset[str]
     models: frozenset[str]
+
+    def makes(self, name: str) -> bool:
+        """Whether a call of this name makes something, be it text."""
+        return not self.making.isdisjoint(words(name))
 
     def makes_media(self, name: str, owner: str = "") -> bool:
         """Whether a call of this name (`generate_image`), or a method on this object (`images`, `generate`), makes no text of a text."""
-        spoken = words(name)
-        if not spoken or self.makes.isdisjoint(spoken):
+        if not self.makes(name):
             return False
+        spoken = words(name)
         held = words(owner)
-        return spoken[-1] in self.things or (spoken[0] in self.makes and bool(held) and held[-1] in self.things)
+        return spoken[-1] in self.things or (spoken[0] in self.making and bool(held) and held[-1] in self.things)
 
     def is_media_model(self, model: str) -> bool:
         """Whether a model of this name makes no text."""

@@ -83,6 +83,7 @@ class Calls(Methods):
         self.drafts: list[Any] = []
         self._memo: dict[Any, Value] = {}
         self._interest: dict[int, bool] = {}
+        self._making: dict[str, bool] = {}  # names of calls: do they make something?
         self.telling_calls = (
             frozenset(
                 path.rsplit(".", 1)[-1] for path in (*self.sources.sources, *self.sdk.templates, *self.sdk.messages)
@@ -94,8 +95,7 @@ class Calls(Methods):
         """The abstract value of a call."""
         if self.silent or len(self.stack) != 1:
             return self._call(callee, arguments, node, frame)
-        owner = last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-        if load_media().makes_media(last_name(node.func), owner):
+        if self._makes_media(node.func):
             for value in arguments.all():
                 self.note_elsewhere(value, self.span_of(node, frame), node, frame)
         drafts = len(self.drafts)
@@ -103,6 +103,15 @@ class Calls(Methods):
         if len(self.drafts) == drafts:
             self._note_pair(callee, arguments, node, frame)
         return value
+
+    def _makes_media(self, func: ast.expr) -> bool:
+        """Whether a call makes a picture, a film or sound. Asked at every call: most names are told by one look."""
+        name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+        makes = self._making.get(name)
+        if makes is None:
+            makes = self._making[name] = load_media().makes(name)
+        owner = last_name(func.value) if makes and isinstance(func, ast.Attribute) else ""
+        return makes and load_media().makes_media(name, owner)
 
     def _looks_like_messages(self, value: List) -> bool:
         """Whether a list holds messages."""

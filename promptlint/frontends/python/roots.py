@@ -624,6 +624,8 @@ class Interpreter(Hooks):
 
     def _module_literals(self, module: Module) -> None:
         """Long texts outside functions: constants with slots that look like prompts."""
+        if all(function is not None for _, function, _ in module.literals):
+            return
         frame = self.module_frame(module)
         names: list[tuple[int, int, str]] = []
         for name, statements in module.bindings.items():
