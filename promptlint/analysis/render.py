@@ -108,8 +108,9 @@ class Item:
     @property
     def is_conversation(self) -> bool:
         """Whether it is an append-only history of messages, not one that is printed in the middle of a text."""
-        printed = self.block is not None and any(isinstance(each, Text) for each in self.block.segments)
-        return self.append and (self.messages or not printed)
+        if not self.append or self.messages:
+            return self.append
+        return self.block is None or not any(isinstance(each, Text) for each in self.block.segments)
 
     @property
     def confidence(self) -> Confidence:
