@@ -20,7 +20,7 @@ from promptlint.app.check import Analysis, Request
 from promptlint.app.discovery import Discovery
 from promptlint.app.local_templates import layouts
 from promptlint.catalog.rules import load_rules
-from promptlint.checks.runner import run
+from promptlint.checks.runner import Said, run
 from promptlint.config import Settings
 from promptlint.frontends.base import Project, paused_collector
 from promptlint.frontends.python.warm import Warm
@@ -39,11 +39,15 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One answer: what was read and found, and the report as `check` gives it. `full`: everything was read for it."""
+    """One answer: what was read and found, and the report as `check` gives it.
+
+    `full`: everything was read for it; `waiting`: something of other files was left to the next look.
+    """
 
     report: model.CheckReport
     analysis: Analysis
     full: bool
+    waiting: bool = False
 
     def source(self, path: Path) -> SourceFile | None:
         """The text that the look saw."""
@@ -64,6 +68,7 @@ class Live:
         self._warm = Warm()
         self._assumed: Assumptions | None = None
         self._described: dict[tuple[int, str], CallSite] = {}
+        self._said = Said()
         self._alone: dict[str, Reading] = {}
         self._alone_sources: dict[str, SourceFile | None] = {}
         self._untidied = 0  # quick looks since garbage was collected
@@ -77,6 +82,7 @@ class Live:
         other._overlay = dict(self._overlay)
         other._warm = self._warm.fork()
         other._assumed, other._described = self._assumed, dict(self._described)
+        other._said = self._said.fork()
         other._alone = dict(self._alone)
         other._alone_sources = dict(self._alone_sources)
         return other
@@ -104,9 +110,17 @@ class Live:
         return self._discovery
 
     def look(
-        self, overlay: Mapping[Path, str], *, quick: bool = False, stop: Callable[[], bool] = lambda: False
+        self,
+        overlay: Mapping[Path, str],
+        *,
+        quick: bool = False,
+        hasty: bool = False,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Look:
-        """Read and check with these texts in place of the files'. Raises Stopped when `stop` says so, and UserError as `check` does."""
+        """Read and check with these texts in place of the files'. Raises Stopped when `stop` says so, and UserError as `check` does.
+
+        `hasty`: a quick look may leave what changes in other files to the next one.
+        """
         settings = self.settings
         request = Request((settings.root,), settings.root, dict(overlay))
         discovery = _with(self._listed(), overlay)
@@ -121,16 +135,18 @@ class Live:
 
         going()
         with paused_collector():
-            reading = self._read(project, discovery, going)
+            reading = self._read(project, discovery, going, hasty=quick and hasty)
             going()
             rules = load_rules(settings.extra_rules)
             assumptions = checking.assumptions_of(settings)
             order = layouts(project, reading.prompts, settings.tokenizer, settings.chat_template)
             assumptions = replace(assumptions, layouts=order)
-            result = run(reading, rules, assumptions, self._sites(reading, assumptions))
+            sites = self._sites(reading, assumptions)
+            result = run(reading, rules, assumptions, sites, self._said)
             going()
             analysis = Analysis(project, discovery, reading, result, assumptions, rules)
-            look = Look(checking.report_of(settings, request, analysis), analysis, not quick)
+            report = checking.report_of(settings, request, analysis)
+            look = Look(report, analysis, not quick, self._warm.memory.waiting)
             self._set_aside(quick=quick)
             return look
 
@@ -148,7 +164,9 @@ class Live:
 
     def _sites(self, reading: Reading, assumptions: Assumptions) -> tuple[CallSite, ...]:
         """The call sites; of a prompt that is the very same as before, the one of before with all that was computed for it."""
-        before = self._described if self._assumed == assumptions else {}
+        same = self._assumed == assumptions
+        before = self._described if same else {}
+        self._said = self._said if same else Said()
         now: dict[tuple[int, str], CallSite] = {}
 
         def make(prompt: Prompt, site_id: str) -> CallSite:
@@ -166,7 +184,8 @@ class Live:
     def _project(self, discovery: Discovery, overlay: Mapping[Path, str]) -> Project:
         """The files with these texts. A text that is as it was keeps its object: what was read from it still holds."""
         for path in {*self._overlay, *overlay}:
-            if self._overlay.get(path) != overlay.get(path):
+            known = self._sources.get(path)
+            if self._overlay.get(path) != overlay.get(path) and not (known and known.text == overlay.get(path)):
                 self.forget(path)
         self._overlay = dict(overlay)
         files = set(discovery.files)
@@ -182,11 +201,13 @@ class Live:
             self._sources,
         )
 
-    def _read(self, project: Project, discovery: Discovery, going: Callable[[], None]) -> Reading:
+    def _read(self, project: Project, discovery: Discovery, going: Callable[[], None], *, hasty: bool) -> Reading:
         from promptlint.frontends import chat_template, jinja, python
 
         extra = self.settings.extra_rules
-        reading = python.read(project, templates=jinja.read_template, extra_rules=extra, warm=self._warm, going=going)
+        reading = python.read(
+            project, templates=jinja.read_template, extra_rules=extra, warm=self._warm, hasty=hasty, going=going
+        )
         alone = self._read_alone(project, discovery, going) + chat_template.read_inline(reading.prompts)
         return checking.combined(reading, alone)
 

@@ -14,6 +14,8 @@ from promptlint.ir import BlockKind, Confidence, Hole, Parameter, Step, Text, Vo
 
 __all__ = ["Params", "check"]
 
+SITE_BY_SITE = True
+
 _SWITCHES = frozenset({"cache_control", "cache_control_injection_points", "**"})
 """Arguments that mark without a marker on a block, or that may: LiteLLM's own, and keyword arguments that were not followed."""
 

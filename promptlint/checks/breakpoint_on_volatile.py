@@ -15,6 +15,8 @@ from promptlint.ir import BlockKind, Confidence, Hole, Step, Volatility
 
 __all__ = ["Params", "check"]
 
+SITE_BY_SITE = True
+
 _HEAD = frozenset({BlockKind.TOOLS, BlockKind.SYSTEM, BlockKind.SCHEMA})
 
 

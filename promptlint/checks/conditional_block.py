@@ -13,6 +13,8 @@ from promptlint.ir import Confidence, Guard, Hole, Media, Step, Text, Volatility
 
 __all__ = ["Params", "check"]
 
+SITE_BY_SITE = True
+
 _STATEMENT = re.compile(r"[\w.\[\]\"']+(?:: [^=]+)? [+|]?= ")
 
 

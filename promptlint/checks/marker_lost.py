@@ -13,6 +13,8 @@ from promptlint.ir import Confidence
 
 __all__ = ["Params", "check"]
 
+SITE_BY_SITE = True
+
 
 @dataclass(frozen=True, slots=True)
 class Params:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from types import ModuleType
@@ -17,7 +17,7 @@ from promptlint.errors import UserError
 from promptlint.finding import PERSONAS, Finding, Note
 from promptlint.ir import Confidence, Prompt, Reading, Volatility
 
-__all__ = ["CheckResult", "parameters", "run"]
+__all__ = ["CheckResult", "Said", "parameters", "run"]
 
 MERGED = frozenset({"volatile_in_prefix", "determinism"})
 """Checks whose findings are merged when they stand next to each other, within so many tokens and lines."""
@@ -35,26 +35,69 @@ class CheckResult:
     raised: tuple[Finding, ...] = ()  # all that a check said, also of values for which another rule speaks
 
 
+class Said:
+    """What the checks that look at call sites one by one (`SITE_BY_SITE`) said of each in the last run, for the next one under the same rules and assumptions."""
+
+    def __init__(self) -> None:
+        self.before: dict[tuple[str, int], tuple[CallSite, tuple[Raised, ...]]] = {}
+        self.now: dict[tuple[str, int], tuple[CallSite, tuple[Raised, ...]]] = {}
+
+    def fork(self) -> Said:
+        """A copy for runs that leave no trace here."""
+        other = Said()
+        other.now = dict(self.now)
+        return other
+
+    def begin(self) -> None:
+        """What was said of a call site that is not there any more is forgotten."""
+        self.before, self.now = self.now, {}
+
+    def of(self, rule: Rule, site: CallSite, say: Callable[[], Iterable[Raised]]) -> tuple[Raised, ...]:
+        """What was said of the very same call site; else what `say` gives."""
+        key = rule.name, id(site)
+        known = self.before.get(key)
+        if known is None or known[0] is not site:
+            known = site, tuple(say())
+        self.now[key] = known
+        return known[1]
+
+
 def run(
-    reading: Reading, rules: Mapping[str, Rule], assumptions: Assumptions, sites: tuple[CallSite, ...] | None = None
+    reading: Reading,
+    rules: Mapping[str, Rule],
+    assumptions: Assumptions,
+    sites: tuple[CallSite, ...] | None = None,
+    said: Said | None = None,
 ) -> CheckResult:
     """All findings of the rules. Filtering by persona, confidence and suppressions is the caller's business.
 
-    `sites`: the call sites of the reading, where they are known. Raises UserError for a rule page whose check or params do not fit.
+    `sites`: the call sites of the reading, where they are known. `said`: what was said of them in an earlier run under the same rules and assumptions. Raises
+    UserError for a rule page whose check or params do not fit.
     """
+    said = said or Said()
+    said.begin()
     sites = call_sites(reading.prompts, assumptions) if sites is None else sites
     context = Context(reading, sites, assumptions)
     raised: list[tuple[int, Raised]] = []
     for rule in rules.values():
         if rule.check:
-            module = _module(rule)
-            found: Iterable[Raised] = module.check(context, rule, parameters(rule))
-            raised.extend((rule.precedence, each) for each in found)
+            raised.extend((rule.precedence, each) for each in _raised(context, rule, said))
     prompts = {site.id: site.prompt for site in sites}
     settled = _merged(_settled(raised), frozenset(rule.name for rule in rules.values() if rule.check in MERGED))
     findings = tuple(dearest_first(_folded(settled, prompts)))
-    said = tuple(each.finding for _, each in raised)
-    return CheckResult(findings, sites, {"provider_terms": terms_used(sites)}, said)
+    all_said = tuple(each.finding for _, each in raised)
+    return CheckResult(findings, sites, {"provider_terms": terms_used(sites)}, all_said)
+
+
+def _raised(context: Context, rule: Rule, said: Said) -> Iterator[Raised]:
+    """What the rule's check says."""
+    check, params = _module(rule).check, parameters(rule)
+    if not getattr(_module(rule), "SITE_BY_SITE", False):
+        yield from check(context, rule, params)
+        return
+    for site in context.sites:
+        alone = replace(context, sites=(site,))
+        yield from said.of(rule, site, lambda: check(alone, rule, params))  # noqa: B023  called at once
 
 
 def parameters(rule: Rule) -> Any:

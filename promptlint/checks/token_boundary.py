@@ -16,6 +16,8 @@ from promptlint.ir import Confidence, Hole, Text, Volatility
 
 __all__ = ["PAGES", "Params", "at_stake", "check"]
 
+SITE_BY_SITE = True
+
 PAGES = (1, 16, 64)
 """Page sizes in tokens: SGLang's default, vLLM's default, and the large ones of fast attention kernels."""
 

@@ -15,6 +15,8 @@ from promptlint.source import Span
 
 __all__ = ["Params", "check"]
 
+SITE_BY_SITE = True
+
 
 @dataclass(frozen=True, slots=True)
 class Params:

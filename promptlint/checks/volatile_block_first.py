@@ -14,6 +14,8 @@ from promptlint.ir import BlockKind, Confidence, Growth, Hole, Text, Volatility
 
 __all__ = ["Params", "check"]
 
+SITE_BY_SITE = True
+
 
 @dataclass(frozen=True, slots=True)
 class Params:

@@ -16,6 +16,8 @@ from promptlint.ir import BlockKind, Confidence, Hole, Origin, Step, Volatility
 
 __all__ = ["STRONG", "Params", "check", "origins_of"]
 
+SITE_BY_SITE = True
+
 STRONG = frozenset(
     {"clock", "random", "counter", "host", "unordered", "listing", "json", "shuffle", "user", "tenant", "session"}
 )

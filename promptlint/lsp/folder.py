@@ -94,8 +94,11 @@ class Folder:
         self._reload = True
         self.generation += 1
 
-    def look(self, *, quick: bool) -> Seen:
-        """Look at the project as it is now; on a thread of its own. Raises UserError for an unusable configuration, Stopped when the texts change."""
+    def look(self, *, quick: bool, hasty: bool = False) -> Seen:
+        """Look at the project as it is now; on a thread of its own. Raises UserError for an unusable configuration, Stopped when the texts change.
+
+        `hasty`: other files than those that changed may wait.
+        """
         generation, documents = self.generation, dict(self.documents)
         live = self._prepared()
         overlay = {}
@@ -105,7 +108,7 @@ class Folder:
                 overlay[one.path] = self._parsable(one)
                 if overlay[one.path] != one.text:
                     broken.add(one.uri)
-        look = live.look(overlay, quick=quick, stop=lambda: self.generation != generation)
+        look = live.look(overlay, quick=quick, hasty=hasty, stop=lambda: self.generation != generation)
         return Seen(look, documents, frozenset(broken))
 
     def _parsable(self, document: Document) -> str:

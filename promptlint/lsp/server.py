@@ -1,7 +1,7 @@
 """The protocol's side of the language server: documents in; diagnostics, hovers, hints and actions out.
 
 Looks at a project run on a thread of their own, one at a time for the whole server. A look at texts that have changed meanwhile ends at its next step and is
-not published. After each change a quick look answers; in the next pause everything is read again, and what `check` says is shown. Diagnostics are
+not published. After each change a quick look answers, for the changed files first; in the next pause everything is read again, and what `check` says is shown. Diagnostics are
 published for open documents only, with the version that they were made for.
 
 While a text cannot be parsed, its last diagnostics stay: an editor moves them along with the text.
@@ -157,7 +157,7 @@ class Server(LanguageServer):
     # ---- looking
 
     async def _keep_looking(self, folder: Folder) -> None:
-        """For each change a quick look, and a full one in the pause behind it."""
+        """For each change a quick look, first at the files that changed and then at what changes elsewhere, and a full one in the pause behind it."""
         wanted = self.wanted[folder.root]
         while True:
             await wanted.wait()
@@ -167,17 +167,21 @@ class Server(LanguageServer):
                 if not wanted.is_set():
                     break
             wanted.clear()
-            await self._look(folder, quick=True)
+            await self._look(folder, quick=True, hasty=True)
+            if not wanted.is_set() and folder.seen is not None and folder.seen.look.waiting:
+                await self._look(folder, quick=True)
             try:
                 await asyncio.wait_for(wanted.wait(), PAUSE)
             except TimeoutError:
                 if not (folder.seen is not None and folder.seen.look.full):
                     await self._look(folder, quick=False)
 
-    async def _look(self, folder: Folder, *, quick: bool) -> None:
+    async def _look(self, folder: Folder, *, quick: bool, hasty: bool = False) -> None:
         """One look and what is published of it. Errors are told, never raised: the next change gets its look."""
         try:
-            seen = await asyncio.get_running_loop().run_in_executor(self.looker, lambda: folder.look(quick=quick))
+            seen = await asyncio.get_running_loop().run_in_executor(
+                self.looker, lambda: folder.look(quick=quick, hasty=hasty)
+            )
         except Stopped:
             self.wanted[folder.root].set()
             return

@@ -319,7 +319,7 @@ def test_buffers_without_a_file_files_elsewhere_and_a_broken_configuration(tmp_p
 SLOW = """
 import sys, time
 from promptlint.lsp.folder import Folder
-def look(self, *, quick):
+def look(self, *, quick, hasty=False):
     print("looking", flush=True)
     time.sleep(1000)
 Folder.look = look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from promptlint.catalog.names import load_names
@@ -33,13 +33,15 @@ def read(
     extra_rules: tuple[Path, ...] = (),
     roots: frozenset[Path] | None = None,
     warm: Warm | None = None,
+    hasty: bool = False,
     going: Callable[[], None] = lambda: None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Reading:
     """Read every prompt that the project's Python files build; of `roots`, where they are given, only those that begin there.
 
     `warm` gives what an earlier reading left and keeps what this one leaves; the whole project is then read in one part. `going` is
-    called from time to time with it, and may raise to end the reading. `meanwhile` is called once where other processes still read while this one has nothing to do.
+    called from time to time with it, and may raise to end the reading. `hasty`: what a change does to other files may wait for the next
+    reading, as `warm.memory.waiting` then says. `meanwhile` is called once where other processes still read while this one has nothing to do.
     Nothing is raised for what a file holds.
     """
     limit = sys.getrecursionlimit()
@@ -47,7 +49,7 @@ def read(
     try:
         with paused_collector():
             if warm is not None:
-                return _read_warm(project, templates, extra_rules, warm, going)
+                return _read_warm(project, templates, extra_rules, warm, going, hasty=hasty)
             return _read(project, templates, extra_rules, roots, meanwhile)
     finally:
         sys.setrecursionlimit(limit)
@@ -75,7 +77,13 @@ def _read(
 
 
 def _read_warm(
-    project: Project, templates: TemplateReader, extra_rules: tuple[Path, ...], warm: Warm, going: Callable[[], None]
+    project: Project,
+    templates: TemplateReader,
+    extra_rules: tuple[Path, ...],
+    warm: Warm,
+    going: Callable[[], None],
+    *,
+    hasty: bool,
 ) -> Reading:
     sdk, sources, names = load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules)
     index = warm.index(project)
@@ -84,11 +92,19 @@ def _read_warm(
     paths = [
         path for path in index.files if warm.is_worth(project, path, lambda path: _is_candidate(project, path, mark))
     ]
+
+    def judge(files: Iterable[Path]) -> Interpreter:
+        view = index.sibling()
+        for path in files:
+            view.module(path)
+        return Interpreter(project, view, sdk, sources, names, templates)
+
+    warm.begin(project, paths, judge, hasty=hasty)
     interpreter = Interpreter(project, index, sdk, sources, names, templates)
     interpreter.memory = warm.memory
     warm.memory.going = going
     found = Part(project, interpreter, paths, warm).evaluate(())
-    warm.finish(project)
+    warm.finish(project, interpreter)
     return _reading(project, [found], sdk)
 
 

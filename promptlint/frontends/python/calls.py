@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -81,7 +82,7 @@ class Calls(Methods):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.drafts: list[Any] = []
-        self._memo: dict[Any, Value] = {}
+        self._memo: dict[Any, tuple[Value, set[Hashable]]] = {}  # values of calls, with what was read for them
         self._interest: dict[int, bool] = {}
         self._making: dict[str, bool] = {}  # names of calls: do they make something?
         self.telling_calls = (
@@ -127,7 +128,10 @@ class Calls(Methods):
         given.update(arguments.keywords)
         if len(given) < 2:
             return
-        parameters = _parameter_names(callee.info) if isinstance(callee, Function) else []
+        parameters: list[str] = []
+        if isinstance(callee, Function):
+            self.note(callee.info.unit)
+            parameters = _parameter_names(callee.info)
         shift = 1 if isinstance(callee, Function) and callee.receiver is not None else 0
         head: Elem | None = None
         turns: list[tuple[Item, ...]] = []
@@ -149,7 +153,7 @@ class Calls(Methods):
 
     def _call(self, callee: Value, arguments: Arguments, node: ast.Call, frame: Frame) -> Value:
         if isinstance(callee, Function):
-            if callee.receiver is not None and features_of(callee.info.node).declared:
+            if callee.receiver is not None and self.is_declared(callee.info):
                 # Who implements it is not known here, as on a receiver of unknown type.
                 named = Opaque(self.source_of(node.func, frame), self.span_of(node, frame), (), callee.info.name)
                 sunk = self.call_generic(named, arguments, node, frame)
@@ -178,6 +182,17 @@ class Calls(Methods):
         return self.call_unknown(callee, arguments, node, frame)
 
     # ---- project functions
+
+    def _is_followed(self, info: FunctionInfo) -> bool:
+        followed = self.interesting(info)
+        self.note(("interesting", info.unit, followed))
+        return followed
+
+    def is_declared(self, info: FunctionInfo) -> bool:
+        """Whether a function's body is left to subclasses."""
+        declared = features_of(info.node).declared
+        self.note(("declared", info.unit, declared))
+        return declared
 
     def interesting(self, info: FunctionInfo, depth: int = 0) -> bool:
         """Whether a function may build text, send it, or pass a value on: only such a one is worth following.
@@ -229,7 +244,7 @@ class Calls(Methods):
         """The value of a call of a project function: its body is executed with the arguments."""
         expression, span = self.source_of(node, frame), self.span_of(node, frame)
         repeated = sum(1 for one in self.stack if one.function is info)
-        if len(self.stack) > 1 and not repeated and not self.interesting(info):
+        if len(self.stack) > 1 and not repeated and not self._is_followed(info):
             for value in arguments.all():
                 self.note_loose(value, node, frame)
             return self.unknown(
@@ -242,12 +257,46 @@ class Calls(Methods):
                 self.note_loose(value, node, frame)
             return self.unknown(expression, span, frame, name=info.name)
         if captured is None and info.cls is not None:
-            captured = self.class_frames.get(id(info.cls))
+            captured = self.frame_around(info.cls)
         key = self._memo_key(info, receiver, arguments, node, frame) if captured is None else None
-        if key is not None:
-            known = self._memo.get(key)
-            if known is not None:
-                return known
+        if key is None:
+            return self._call_body(info, receiver, arguments, node, frame, captured, None)
+        known = self._memo.get(key)
+        if known is not None:
+            if self.reads is not None:
+                self.reads |= known[1]
+            return known[0]
+        outer = self.reads
+        if outer is None:
+            return self._call_body(info, receiver, arguments, node, frame, captured, key)
+        self.reads = set()
+        try:
+            return self._call_body(info, receiver, arguments, node, frame, captured, key)
+        finally:
+            outer |= self.reads or set()
+            self.reads = outer
+
+    def frame_around(self, cls: ClassInfo | None) -> Frame | None:
+        """The call of the function that defined a class, where one did."""
+        if cls is None:
+            return None
+        found = self.class_frames.get(id(cls))
+        if found is not None:
+            self.note(("frame", cls.unit))
+        return found
+
+    def _call_body(
+        self,
+        info: FunctionInfo,
+        receiver: Value | None,
+        arguments: Arguments,
+        node: ast.AST,
+        frame: Frame,
+        captured: Frame | None,
+        key: Any,
+    ) -> Value:
+        """Execute a function with the arguments; `key` is under what its value may be kept, None when it may not."""
+        span = self.span_of(node, frame)
         mark, serial, drafts = len(self.journal.written), Box.count, len(self.drafts)
         missing, sent = len(self.unresolved), self.sent
         inner = self.frame_for(info, receiver, captured, frame)
@@ -268,7 +317,7 @@ class Calls(Methods):
             and self.sent == sent
             and self._is_pure(value, mark, serial)
         ):
-            self._memo[key] = value
+            self._memo[key] = value, self.reads or set()
         return value
 
     def _memo_key(
@@ -309,6 +358,9 @@ class Calls(Methods):
         self, info: FunctionInfo, receiver: Value | None, captured: Frame | None, caller: Frame | None
     ) -> Frame:
         """A fresh frame of a function."""
+        self.note(info.unit)
+        if info.cls is not None:
+            self.note(info.cls.unit)
         inner = Frame(
             info.module,
             info,
@@ -474,7 +526,10 @@ class Calls(Methods):
         if not isinstance(made, Class):
             return False
         method = next((info.methods["__hash__"] for info in self.mro(made.info) if "__hash__" in info.methods), None)
-        return method is not None and "hash" not in features_of(method.node).calls
+        if method is None:
+            return False
+        self.note(method.unit)
+        return "hash" not in features_of(method.node).calls
 
     def annotated(self, annotation: ast.expr | None, name: str, span: Span, frame: Frame) -> Value | None:
         """A value of which only the annotation is known: an SDK instance, an object of the project, a set, a text."""
@@ -572,7 +627,7 @@ class Calls(Methods):
             repeated = any(one.function is method for one in self.stack)
             if repeated or len(self.stack) > MAX_DEPTH or self.steps > self.soft:
                 return
-            captured = self.class_frames.get(id(method.cls))
+            captured = self.frame_around(method.cls)
             inner = self.frame_for(method, value, captured, frame if arguments is not None else None)
             inner.at_import = frame.at_import and arguments is not None
             if arguments is None:

@@ -6,6 +6,8 @@ import ast
 import json
 import re
 from collections import Counter
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -285,6 +287,28 @@ class Core:
         self.facts: dict[str, NameFact] = {}
         self.sending: frozenset[str] = frozenset()  # last names of the calls that may send a prompt
         self.files: dict[Path, Str | None] = {}
+        # What the current step has read: units, shared values, answers. None where nobody asks afterwards, which takes less time.
+        self.reads: set[Hashable] | None = None
+        self.shared: dict[Hashable, set[Hashable]] = {}  # what was read to make a value that several steps use
+
+    def note(self, read: Hashable) -> None:
+        """Note what the current step reads."""
+        if self.reads is not None:
+            self.reads.add(read)
+
+    @contextmanager
+    def sharing(self, value: Hashable) -> Iterator[None]:
+        """What is read inside was read to make a value that is kept: whoever uses it must note the value among its own reads, as is done here."""
+        outer = self.reads
+        if outer is None:
+            yield
+            return
+        outer.add(value)
+        self.reads = self.shared.setdefault(value, set())
+        try:
+            yield
+        finally:
+            self.reads = outer
 
     # ---- provided by the mixins
 

@@ -269,6 +269,8 @@ class Expressions(Core):
         while scope is not None:
             found = scope.locals.get(name)
             if found is not None:
+                if scope.function is None and self.reads is not None:
+                    self.reads.add(("name", scope.module.source.path, name))
                 return found
             scope = scope.parent
         found = self.module_name(frame.module, name)
@@ -328,6 +330,7 @@ class Expressions(Core):
         info = frame.module.by_node.get(id(node))
         if info is None:
             info = FunctionInfo(frame.module, node, "<lambda>", "<lambda>", None, frame.function)
+            info.unit = ("function", frame.module.source.path, "<lambda>")  # a part of what is evaluated
             frame.module.by_node[id(node)] = info
             self._kept.append(node)
         return Function(info, None, frame)

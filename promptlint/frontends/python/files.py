@@ -271,6 +271,7 @@ class Files(Library):
         found = self.resolve(path, frame)
         if found is None:
             return None
+        self.note(("file", self.project.display(found)))
         if found not in self._texts:
             source = self.project.source(found)
             self._texts[found] = self._whole(source) if source is not None else None
@@ -296,6 +297,7 @@ class Files(Library):
         found = self.resolve(path, frame) if path is not None else None
         if found is None:
             return None
+        self.note(("file", self.project.display(found)))
         if found not in self._loaded:
             source = self.project.source(found)
             self.loaded_paths.add(found)

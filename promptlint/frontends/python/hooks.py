@@ -35,6 +35,8 @@ class Hooks(Pipes):
         for info in module.functions:
             if isinstance(info.node, ast.Lambda) or not (info.decorators or info.cls):
                 continue
+            if info.outer is not None:
+                self.note(info.unit)
             bases = self.library_bases(info.cls) if info.cls is not None else []
             hook = hook_of(self.sdk, info.name, bases, self._decorator_paths(info))
             if hook is None or hook.edits != "system" or "__doc__" in hook.method:

@@ -10,6 +10,7 @@ import ast
 import copy
 import itertools
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +21,12 @@ from promptlint.frontends.python.nodes import SHAPES, shape
 from promptlint.ir import Unread
 from promptlint.source import SourceFile, Span
 
-__all__ = ["ClassInfo", "FunctionInfo", "Index", "Module", "Write"]
+__all__ = ["ClassInfo", "FunctionInfo", "Index", "Module", "Unit", "Write"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+Unit = tuple[str, str, str]
+"""A part of the project that changes as a whole: what it is (function, class, ...), the printed path of its file, and its name there, which stays the same while other parts of the file change."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,18 +40,12 @@ class FunctionInfo:
     cls: ClassInfo | None = None
     outer: FunctionInfo | None = None
     decorators: tuple[str, ...] = ()  # last names, as written
+    unit: Unit = ("function", "", "")
 
     @property
     def lines(self) -> tuple[int, int]:
         """First and last line, decorators left out."""
         return self.node.lineno, self.node.end_lineno or self.node.lineno
-
-    @property
-    def text(self) -> str:
-        """The source of its lines, decorators included."""
-        source = self.module.source
-        first = min([self.node.lineno, *(one.lineno for one in getattr(self.node, "decorator_list", ()))])
-        return source.text[source.offset(first, 1) : source.offset(self.lines[1] + 1, 1)]
 
     @property
     def is_generator(self) -> bool:
@@ -77,6 +75,7 @@ class ClassInfo:
     attributes: dict[str, ast.expr] = field(default_factory=dict)
     annotations: dict[str, ast.expr] = field(default_factory=dict)
     writes: dict[str, list[Write]] = field(default_factory=dict)
+    unit: Unit = ("class", "", "")
 
 
 @dataclass(slots=True)
@@ -111,6 +110,12 @@ class Module:
     stars: list[ast.ImportFrom] | None = None
     newer: bool = False  # read by `newer_syntax`: f-strings stand in the tree as plain literals
     trusted: bool = True  # columns of the parser may be used
+
+    @property
+    def units(self) -> dict[Unit, FunctionInfo | ClassInfo]:
+        """The functions and classes."""
+        known: list[FunctionInfo | ClassInfo] = [*self.functions, *self.classes.values()]
+        return {info.unit: info for info in known}
 
     def column(self, line: int, offset: int) -> int:
         """1-based column in characters from the parser's 0-based column in UTF-8 bytes."""
@@ -179,10 +184,12 @@ class Index:
 
     def _reset(self) -> None:
         self._modules: dict[Path, Module | None] = {}
+        self.asked: list[Path] = []  # every file that the current step asked for, again and again
         self.unread: list[Unread] = []
         self.known = Known()
         self._named: dict[str, list[FunctionInfo]] = {}
         self._named_at = 0
+        self._units: dict[str, Module] = {}
 
     def sibling(self) -> Index:
         """A view of the same files that knows nothing yet; a file that one of them has parsed is not parsed again."""
@@ -198,18 +205,27 @@ class Index:
         if known.files.keys() == self.files.keys():
             self._resolved = known._resolved
 
-    def asked(self, start: int = 0) -> tuple[Path, ...]:
-        """The files that this view was asked for, in order, from a number on."""
-        return tuple(itertools.islice(self._modules, start, None))
-
-    def unparsed(self) -> Iterator[Path]:
-        """The files that could not be parsed."""
-        return (path for path, (module, _) in self._read.items() if module is None)
+    def has_asked(self, path: Path) -> bool:
+        """Whether this view was asked for a file."""
+        return path in self._modules
 
     @property
-    def asked_number(self) -> int:
-        """How many files this view was asked for."""
-        return len(self._modules)
+    def asked_files(self) -> list[Path]:
+        """The files that this view was asked for, in order."""
+        return list(self._modules)
+
+    def tree(self, path: Path) -> Module | None:
+        """A parsed file, although nobody asks for it."""
+        if path not in self._read:
+            self._read[path] = self._parse(path)
+        return self._read[path][0]
+
+    def unit(self, unit: Unit) -> FunctionInfo | ClassInfo | None:
+        """A function or class of the parsed files by its unit."""
+        if len(self._units) < len(self._modules):
+            self._units = {module.source.path: module for module in self.parsed}
+        module = self._units.get(unit[1])
+        return module.units.get(unit) if module is not None else None
 
     # ---- names of modules
 
@@ -290,6 +306,7 @@ class Index:
 
     def module(self, path: Path) -> Module | None:
         """The parsed file, or None with an entry in `unread`."""
+        self.asked.append(path)
         if path not in self._modules:
             if path not in self._read:
                 self._read[path] = self._parse(path)
@@ -356,6 +373,7 @@ class _Walk:
 
     def __init__(self, module: Module) -> None:
         self.module = module
+        self.numbers: Counter[tuple[str, str]] = Counter()
 
     def run(self) -> None:
         self._bindings(self.module.tree.body)
@@ -456,12 +474,20 @@ class _Walk:
         decorators = (
             () if isinstance(node, ast.Lambda) else tuple(last_name(decorator) for decorator in node.decorator_list)
         )
-        info = FunctionInfo(self.module, node, name, qualname, owner, outer, decorators)
+        info = FunctionInfo(
+            self.module, node, name, qualname, owner, outer, decorators, self._unit("function", qualname)
+        )
         self.module.functions.append(info)
         self.module.by_node[id(node)] = info
         if owner is not None and not ({"setter", "deleter", "overload"} & set(decorators)):
             owner.methods[name] = info
         return info
+
+    def _unit(self, kind: str, qualname: str) -> Unit:
+        """Of several with one name, each gets its number."""
+        number = self.numbers[kind, qualname]
+        self.numbers[kind, qualname] += 1
+        return kind, self.module.source.path, f"{qualname}#{number}" if number else qualname
 
     def _enter_function(
         self,
@@ -491,7 +517,8 @@ class _Walk:
 
     def _class(self, node: ast.ClassDef, function: FunctionInfo | None, cls: ClassInfo | None) -> ClassInfo:
         outer = function.qualname + "." if function else cls.qualname + "." if cls else ""
-        info = ClassInfo(self.module, node, node.name, outer + node.name, function)
+        qualname = outer + node.name
+        info = ClassInfo(self.module, node, node.name, qualname, function, unit=self._unit("class", qualname))
         self.module.classes[id(node)] = info
         for statement in node.body:
             if isinstance(statement, ast.Assign):

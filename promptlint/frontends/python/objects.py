@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
+from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from promptlint.frontends.python.core import Arguments, identifier
 from promptlint.frontends.python.features import features_of
-from promptlint.frontends.python.index import ClassInfo, FunctionInfo, Module, Write, last_name
+from promptlint.frontends.python.index import ClassInfo, FunctionInfo, Module, Write, bound_names, last_name
 from promptlint.frontends.python.loops import Loops
 from promptlint.frontends.python.nodes import walk
 from promptlint.frontends.python.values import (
@@ -73,13 +75,18 @@ class Objects(Loops):
     def module_name(self, module: Module, name: str) -> Value | None:
         """A name at the top level of a module: the statements that bind or change it are executed in order, once."""
         frame = self.module_frame(module)
+        value = "name", module.source.path, name
+        self.note(value)
         found = frame.locals.get(name)
         if found is not None:
             return found
         statements = module.bindings.get(name)
         key = (id(module), name)
         if statements is None:
-            return self._starred(module, name)
+            with self.sharing(value):
+                self.note(("binding", module.source.path, name))
+                self.note(("binding", module.source.path, "*"))
+                return self._starred(module, name)
         if key in self._pending or len(statements) > MAX_STATEMENTS:
             return None
         self._pending.add(key)
@@ -87,11 +94,14 @@ class Objects(Loops):
         stack, self.stack = self.stack, [frame]
         mark = len(self.journal.entries)
         try:
-            for statement in statements:
-                self.run([statement], frame)
-            found = frame.locals.get(name)
-            if isinstance(found, Dict) and not found.entries and found.rest is None:
-                self._register(module, name)
+            with self.sharing(value):
+                self.note(("binding", module.source.path, name))
+                for statement in statements:
+                    self.run([statement], frame)
+                    self._note_bound(module, statement, value)
+                found = frame.locals.get(name)
+                if isinstance(found, Dict) and not found.entries and found.rest is None:
+                    self._register(module, name)
         finally:
             self.silent = silent
             self.stack = stack
@@ -99,29 +109,47 @@ class Objects(Loops):
             del self.journal.entries[mark:]  # a module's names stay when an evaluation is undone
         return frame.locals.get(name)
 
+    def _note_bound(self, module: Module, statement: ast.stmt, value: Hashable) -> None:
+        """Whoever reads another name that the statement binds has read what was read for this one."""
+        if self.reads is not None:
+            for other in bound_names(statement):
+                self.shared.setdefault(("name", module.source.path, other), set()).add(value)
+
     def _register(self, module: Module, name: str) -> None:
         """Fill a registry: an empty dict of a module that a decorator of the same module writes to is what the decorated functions make it."""
-        registrars = {
-            info.name
-            for info in module.functions
-            if info.outer is None and info.cls is None and _writes_item(info.node, name)
-        }
+        registrars = self.registrars(module, name)
+        self.note(("registrars", module.path, name, registrars))
         if not registrars:
             return
         for path in self.index.known.decorated(registrars):
             self.index.module(path)
-        decorated = [
-            info
-            for other in self.index.parsed
-            for info in other.functions
-            if not registrars.isdisjoint(info.decorators)
-        ]
-        for info in decorated[:MAX_REGISTERED]:
+        decorated = self.decorated(registrars)
+        self.note(("decorated", registrars, tuple(info.unit for info in decorated)))
+        for info in decorated:
+            self.note(info.unit)
             frame = self.module_frame(info.module)
             for decorator in getattr(info.node, "decorator_list", ()):
                 if last_name(decorator) in registrars:
                     call = ast.copy_location(ast.Call(decorator, [], []), decorator)
                     self.call(self.eval(decorator, frame), Arguments([Function(info)]), call, frame)
+
+    def registrars(self, module: Module, name: str) -> frozenset[str]:
+        """The functions of a module that write entries of a dict of the module."""
+        return frozenset(
+            info.name
+            for info in module.functions
+            if info.outer is None and info.cls is None and _writes_item(info.node, name)
+        )
+
+    def decorated(self, registrars: frozenset[str]) -> list[FunctionInfo]:
+        """The first functions of the parsed files that one of these decorators stands on."""
+        found = (
+            info
+            for other in self.index.parsed
+            for info in other.functions
+            if not registrars.isdisjoint(info.decorators)
+        )
+        return list(itertools.islice(found, MAX_REGISTERED))
 
     def _starred(self, module: Module, name: str) -> Value | None:
         """A name that `from M import *` brings in."""
@@ -285,28 +313,35 @@ class Objects(Loops):
         """A class-level binding, evaluated in the module."""
         frame = self.module_frame(info.module)
         key = f"<{info.qualname}>.{name}"
+        shared = "value", info.unit, name
+        self.note(shared)
         found = frame.locals.get(key)
         if found is None:
             if (id(info), key) in self._pending:
                 return self.by_name(name, info.module.span(info.node), frame, name)
             self._pending.add((id(info), key))
-            inner = Frame(info.module, None, parent=frame, at_import=True)
-            for other, expression in info.attributes.items():
-                if other == name:
-                    break
-                if isinstance(expression, ast.Constant):
-                    inner.locals[other] = self.eval(expression, inner)
-            self.silent += 1
-            mark = len(self.journal.entries)
-            try:
-                found = self.eval(info.attributes[name], inner)
-            finally:
-                self.silent -= 1
-                self._pending.discard((id(info), key))
-                del self.journal.entries[mark:]
-            found = self._field_default(found, info, name, inner)
+            with self.sharing(shared):
+                self.note(info.unit)
+                found = self._evaluated_attribute(info, name, key, frame)
             frame.locals[key] = found
         return found
+
+    def _evaluated_attribute(self, info: ClassInfo, name: str, key: str, frame: Frame) -> Value:
+        inner = Frame(info.module, None, parent=frame, at_import=True)
+        for other, expression in info.attributes.items():
+            if other == name:
+                break
+            if isinstance(expression, ast.Constant):
+                inner.locals[other] = self.eval(expression, inner)
+        self.silent += 1
+        mark = len(self.journal.entries)
+        try:
+            found = self.eval(info.attributes[name], inner)
+        finally:
+            self.silent -= 1
+            self._pending.discard((id(info), key))
+            del self.journal.entries[mark:]
+        return self._field_default(found, info, name, inner)
 
     def _field_default(self, value: Value, info: ClassInfo, name: str, frame: Frame) -> Value:
         """What `field(default=…)` and `Field(default_factory=…)` give an instance."""
@@ -345,6 +380,8 @@ class Objects(Loops):
         """The class and its bases inside the project, nearest first."""
         known = self._mro.get(id(info))
         if known is not None:
+            if self.reads is not None:
+                self.reads.update(read for one in known for read in (one.unit, ("bases", one.unit)))
             return known
         result: list[ClassInfo] = []
         queue = [info]
@@ -353,6 +390,7 @@ class Objects(Loops):
             if current in result:
                 continue
             result.append(current)
+            self.note(current.unit)
             queue.extend(base.info for base in self.bases(current) if isinstance(base, Class))
         if not self._asked_bases:
             self._mro[id(info)] = result
@@ -360,6 +398,7 @@ class Objects(Loops):
 
     def bases(self, info: ClassInfo) -> tuple[Any, ...]:
         """The evaluated base classes."""
+        self.note(("bases", info.unit))
         found = self._bases.get(id(info))
         if found is None:
             self._bases[id(info)] = ()
@@ -367,10 +406,12 @@ class Objects(Loops):
             frame = self.module_frame(info.module)
             result = []
             try:
-                for base in info.node.bases:
-                    expression = base.value if isinstance(base, ast.Subscript) else base
-                    if isinstance(expression, ast.Name | ast.Attribute):
-                        result.append(self.eval(expression, frame))
+                with self.sharing(("bases", info.unit)):
+                    self.note(info.unit)
+                    for base in info.node.bases:
+                        expression = base.value if isinstance(base, ast.Subscript) else base
+                        if isinstance(expression, ast.Name | ast.Attribute):
+                            result.append(self.eval(expression, frame))
             finally:
                 self._asked_bases -= 1
             found = self._bases[id(info)] = tuple(result)
@@ -384,11 +425,17 @@ class Objects(Loops):
         """Classes of the parsed files that derive from this one."""
         if self._subclasses is None:
             self._subclasses = {}
+            reads, self.reads = self.reads, None if self.reads is None else set()  # only the answer counts
             for module in self.index.parsed:
                 for cls in module.classes.values():
                     for base in self.mro(cls)[1:]:
                         self._subclasses.setdefault(id(base), []).append(cls)
-        return self._subclasses.get(id(info), [])
+            self.reads = reads
+        found = self._subclasses.get(id(info), [])
+        if self.reads is not None:
+            units = tuple(one.unit for one in found)
+            self.reads.update(units, [("subclasses", info.unit, units)])
+        return found
 
     def find_method(self, value: Object, name: str) -> FunctionInfo | None:
         """A method of an object's class or its bases."""
@@ -464,6 +511,8 @@ class Objects(Loops):
     def _written(self, info: ClassInfo) -> dict[str, list[Write]]:
         key = id(info)
         cached = self._written_cache
+        if self.reads is not None:
+            self.mro(info)  # notes what is read
         if key not in cached:
             result: dict[str, list[Write]] = {}
             for one in self.mro(info):
@@ -477,6 +526,10 @@ class Objects(Loops):
         key = (id(value.info), name)
         if key in self._fields:
             return None
+        with self.sharing(("field", value.info.unit, name)):
+            return self._joined_writes(value, name, key)
+
+    def _joined_writes(self, value: Object, name: str, key: tuple[int, str]) -> Value | None:
         writes = [
             write
             for write in self._written(value.info).get(name, ())
@@ -525,6 +578,7 @@ class Objects(Loops):
     def _write_guard(self, writes: list[Write], name: str) -> Guard:
         """What decides which of a field's values is there: the condition around the first write that has one, else the field itself."""
         for write in writes:
+            self.note(write.function.unit)
             test = _condition_around(write.node, write.function.node)
             if test is not None:
                 frame = self.module_frame(write.function.module)
@@ -540,6 +594,7 @@ class Objects(Loops):
         """What one method writes to a field: the method is executed on the object and the field read."""
         mark = self.journal.mark()
         self.silent += 1
+        self.note(write.function.unit)
         try:
             if len(self.stack) < 6 and self.steps < self.soft // 2:
                 if features_of(write.function.node).statements > MAX_WRITER:
@@ -576,9 +631,14 @@ class Objects(Loops):
 
     def symbolic(self, info: ClassInfo) -> Object:
         """The object that stands for any instance of a class: its constructor is executed with what the project passes to it."""
+        self.note(("object", info.unit))
         found = self._symbolic.get(id(info))
-        if found is not None:
-            return found
+        if found is None:
+            with self.sharing(("object", info.unit)):
+                found = self._made_symbolic(info)
+        return found
+
+    def _made_symbolic(self, info: ClassInfo) -> Object:
         found = Object(info, info.module.span(info.node), symbolic=True)
         self._symbolic[id(info)] = found
         self.silent += 1

@@ -176,7 +176,7 @@ class Interpreter(Hooks):
         super().__init__(*arguments)
         self.allowance = int((AMPLE if len(self.index.files) < AMPLE_FILES else ALLOWANCE) * share)
         self.memory: Memory | None = None  # steps of an earlier reading, where there is one
-        self._entered: set[tuple[int, int]] = set()
+        self.entered: dict[tuple[int, int], tuple[FunctionInfo, ClassInfo | None]] = {}  # what was visited, and on what
         self._sink_names = {path.rsplit(".", 1)[-1] for path in self.sdk.sinks}
         self._sink_names |= set(self._generics)
         self._shapes: dict[str, set[str]] = {}  # last name of a sink -> its arguments
@@ -192,11 +192,8 @@ class Interpreter(Hooks):
         """What every root of these files gives."""
         for module in modules:
             self._step("constants", module, partial(self._name_constants, module))
-        roots = [
-            (self._rank(function, reasons), function)
-            for module in modules
-            for function, reasons in self._entries(module)
-        ]
+        ranked = self._ranked if self.memory is None else partial(self.memory.ranked, self._ranked)
+        roots = [root for module in modules for root in ranked(module)]
         roots.sort(
             key=lambda root: root[0]
         )  # stable: what is most likely a prompt takes the allowance of a large project first
@@ -231,6 +228,10 @@ class Interpreter(Hooks):
                 self.index.unread.append(Unread(place, function.node.lineno, reason))
                 return
             self.visit(function)
+
+    def _ranked(self, module: Module) -> list[tuple[int, FunctionInfo]]:
+        """The roots of a module, each with its rank; nothing but the module decides on them."""
+        return [(self._rank(function, reasons), function) for function, reasons in self._entries(module)]
 
     def _rank(self, function: FunctionInfo, reasons: set[str]) -> int:
         """How soon a root is evaluated: 0 for calls and messages with text at hand, 1 for texts that look like prompts, 2 for the rest."""
@@ -320,12 +321,14 @@ class Interpreter(Hooks):
 
     def _visit(self, info: FunctionInfo) -> None:
         receivers: list[Value | None] = []
+        self.note(info.unit)
         self._guarded(info.module, info.node.lineno, info.qualname, lambda: receivers.extend(self._receivers(info)))
         for receiver in receivers:
-            key = (id(info), id(receiver.info) if isinstance(receiver, Object) else 0)
-            if key in self._entered:
+            cls = receiver.info if isinstance(receiver, Object) else None
+            key = (id(info), id(cls) if cls is not None else 0)
+            if key in self.entered:
                 continue
-            self._entered.add(key)
+            self.entered[key] = info, cls
             self.evaluate(info, receiver)
 
     def _receivers(self, info: FunctionInfo) -> list[Value | None]:
@@ -434,7 +437,8 @@ class Interpreter(Hooks):
             if self._looks_like_messages(value) and not value.disorder:
                 self._hangs = False
                 blocks = self.messages(value, value.span, name, frame)
-                self.draft(tuple(blocks), _At(value.span), frame, "messages", "messages", confidence=Confidence.MEDIUM)
+                at = self._at(value.span, node, frame)
+                self.draft(tuple(blocks), at, frame, "messages", "messages", confidence=Confidence.MEDIUM)
             elif depth < 2:
                 for item in value.items:
                     if isinstance(item, Elem):
@@ -502,7 +506,16 @@ class Interpreter(Hooks):
             place,
             self._name(segments, name),
         )
-        self.draft((block,), _At(place), frame, "template", "template", confidence=Confidence.MEDIUM)
+        at = self._at(place, node, frame)
+        self.draft((block,), at, frame, "template", "template", confidence=Confidence.MEDIUM)
+
+    def _at(self, place: Span, node: ast.AST, frame: Frame) -> ast.AST:
+        """A node at a place, to stand for a prompt of the frame's file: where the place is in another file, it is the first line of `node`."""
+        own = self.span_of(node, frame)
+        if place.path == own.path:
+            return _At(place)
+        end = len(frame.module.source.line_text(own.line)) + 1
+        return _At(Span(own.path, own.line, own.column, own.line, end))
 
     def _open_slots(self, segments: Segments, syntax: str, frame: Frame) -> Segments:
         """The slots of a text that nobody is seen to fill: holes by their names."""

@@ -96,7 +96,6 @@ class Draft:
     """A prompt as one evaluation saw it. `chain` are the functions from the entry to the sink with the span of the call inside each."""
 
     prompt: Prompt
-    node: ast.AST
     chain: tuple[tuple[Module, FunctionInfo | None, Span], ...]
     parameters: bool  # it hangs on parameters of the entry
     entry: FunctionInfo | None = None
@@ -332,9 +331,7 @@ class Sinks(Files):
             resolution=resolution,
             **rest,
         )
-        self.drafts.append(
-            Draft(prompt, node, tuple(chain), self._hangs, self.stack[0].function if self.stack else None)
-        )
+        self.drafts.append(Draft(prompt, tuple(chain), self._hangs, self.stack[0].function if self.stack else None))
 
     def _parameter_value(self, value: Value, expression: str, place: Span, name: str) -> Hole | Text:
         segments = self.to_segments(value, expression, place, name)
@@ -546,6 +543,7 @@ class Sinks(Files):
                 return list(arms[0])
             return [BlockChoice(value.guard, arms, place)]
         if isinstance(value, Template):
+            self.note(("first", frame.module.source.path))
             filled = self.fill_template(value, Arguments(keywords=dict(value.bound)), frame.module.tree.body[0], frame)
             return self.messages(filled, place, expression, frame)
         if isinstance(value, Message):

@@ -72,6 +72,12 @@ class Statements(Expressions):
     def _stands_for_little(self, node: ast.Call) -> bool:
         """Whether a statement calls a function of the project that is worth following."""
         name = last_name(node.func)
+        answer = self.is_worth_following(name)
+        self.note(("followed", name, answer))
+        return answer
+
+    def is_worth_following(self, name: str) -> bool:
+        """Whether a function of a name may build text, send it, or pass a value on."""
         return any(self.interesting(info) for info in self.index.functions_named(name)[:4]) or any(
             self.tells(brief) for brief in self.index.known.functions(name)[:4]
         )
@@ -221,6 +227,8 @@ class Statements(Expressions):
             self.journal.set(frame.locals, node.name, Class(info))
             if frame.function is not None:
                 self.class_frames[id(info)] = frame  # its methods see the names of the function around it
+                if self.reads is not None:
+                    self.shared["frame", info.unit] = self.reads
         return False
 
     def _do_Import(self, node: ast.Import, frame: Frame) -> bool:

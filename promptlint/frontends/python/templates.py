@@ -150,6 +150,7 @@ class Templates(Builtins):
         if where is None:
             return text
         bound: dict[str, Segments] = {}
+        self.note(("first", frame.module.source.path))
         for name, value in arguments.keywords.items():
             place = arguments.places.get(
                 name,
@@ -182,6 +183,7 @@ class Templates(Builtins):
 
         def load(name: str) -> Any:
             path = (folder / name).resolve()
+            self.note(("file", self.project.display(path)))
             return self.project.source(path) if path.is_file() else None
 
         return load
