@@ -62,9 +62,15 @@ def conversation_of(text: str) -> Conversation | None:
         return None
     environment = Environment(extensions=EXTENSIONS, cache_size=0)  # noqa: S701 (nothing is rendered)
     try:
-        tree = environment.parse(text)
-    except (TemplateSyntaxError, RecursionError):
+        return _referred_to(environment.parse(text))
+    except (
+        TemplateSyntaxError,
+        RecursionError,
+    ):  # a chain of attributes parses at any length, and is walked by recursion
         return None
+
+
+def _referred_to(tree: nodes.Template) -> Conversation | None:
     # By hand: jinja2.meta generates code, and that computes constants, of which a template may spell one of gigabytes.
     seen = {
         context: {name.name for name in tree.find_all(nodes.Name) if name.ctx == context}

@@ -12,6 +12,7 @@ import pytest
 from promptlint.frontends import chat_template
 from promptlint.frontends.base import Project
 from promptlint.frontends.chat_template import Form, Renderer, RenderError, Verdict
+from promptlint.frontends.conversation import conversation_of
 
 PLAIN = """{%- if tools %}<tools>{{ tools | tojson }}</tools>
 {%- endif %}
@@ -325,3 +326,11 @@ def test_files(tmp_path: Path) -> None:
     (unread,) = reading.unread
     assert (unread.path, unread.line) == ("bad.jinja", 7)
     assert "sandbox forbids" in unread.reason
+
+
+def test_a_chain_of_attributes_of_any_length_is_no_conversation(renderer: Renderer) -> None:
+    endless = PLAIN.replace("in messages", "in messages" + ".x" * 3_000)
+    assert conversation_of(PLAIN) is not None
+    assert conversation_of(endless) is None
+    with pytest.raises(RenderError, match="calls itself without end"):
+        judge(endless, renderer)
