@@ -165,9 +165,10 @@ def _is_called_setting(hole: Hole, origin: Origin) -> bool:
     fact = load_names().fact(name)
     if origin.kind != "counter" and fact.origin == "counter" and fact.confidence is Confidence.LOW:
         return True  # `i` numbers what a loop prints
-    own = load_names().fact(name.rpartition(".")[2])
-    if "." in name and own.origin == "setting" and own.at == "last" and origin.kind in {"state", "request", "context"}:
-        return True  # the width of whatever is looked at
+    if "." in name and origin.kind in {"state", "request", "context"}:
+        own = load_names().fact(name.rpartition(".")[2])
+        if own.origin == "setting" and own.at == "last":
+            return True  # the width of whatever is looked at
     fixed = fact.origin in {"setting", "tools"} and fact.confidence >= Confidence.MEDIUM
     return name.replace(".", "").isidentifier() and fixed and origin.kind != "tools"
 

@@ -96,7 +96,9 @@ class Calls(Methods):
         """The abstract value of a call."""
         if self.silent or len(self.stack) != 1:
             return self._call(callee, arguments, node, frame)
-        if self._makes_media(node.func):
+        func = node.func
+        name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+        if self._makes_media(name, func):
             for value in arguments.all():
                 self.note_elsewhere(value, self.span_of(node, frame), node, frame)
         drafts = len(self.drafts)
@@ -105,14 +107,14 @@ class Calls(Methods):
             self._note_pair(callee, arguments, node, frame)
         return value
 
-    def _makes_media(self, func: ast.expr) -> bool:
-        """Whether a call makes a picture, a film or sound. Asked at every call: most names are told by one look."""
-        name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+    def _makes_media(self, name: str, func: ast.expr | None = None) -> bool:
+        """Whether a call of this name makes a picture, a film or sound. Asked at every call: most names are told by one look."""
         makes = self._making.get(name)
         if makes is None:
             makes = self._making[name] = load_media().makes(name)
-        owner = last_name(func.value) if makes and isinstance(func, ast.Attribute) else ""
-        return makes and load_media().makes_media(name, owner)
+        if not makes:
+            return False
+        return load_media().makes_media(name, last_name(func.value) if isinstance(func, ast.Attribute) else "")
 
     def _looks_like_messages(self, value: List) -> bool:
         """Whether a list holds messages."""

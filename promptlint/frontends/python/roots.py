@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from promptlint.catalog.media import load_media
 from promptlint.catalog.names import words
 from promptlint.frontends import promptlike, slots
 from promptlint.frontends.python.calls import MESSAGE_LISTS
@@ -253,7 +252,7 @@ class Interpreter(Hooks):
         for written, places in module.calls.items():
             name = imported_name(module, written)
             filling = name in _FILLING
-            draws = load_media().makes_media(name)
+            draws = self._makes_media(name)
             if not filling and not draws and name not in self._sink_names:
                 continue
             for place in places:
