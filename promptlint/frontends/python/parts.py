@@ -109,7 +109,8 @@ def read_parts(
 ) -> list[Found]:
     """What each part gave, in order. The first is read here and the others in processes of their own, where there are cores for them.
 
-    A process that dies loses nothing: its part is read here. `meanwhile` is called when all is done here while others are at work, and there are prompts.
+    A process that dies loses nothing: its part is read here. `meanwhile` is called when the files are parsed here, which
+    are fewer than the others', and some may hold a prompt.
     """
     if len(shares) == 1:
         return [make(*shares[0]).evaluate(())]
@@ -121,6 +122,8 @@ def read_parts(
                 helpers[number] = stack.enter_context(worker)
         parts = {number: make(*share) for number, share in enumerate(shares) if number not in helpers}
         surveys = {number: part.survey() for number, part in parts.items()}
+        if helpers and any(part.modules for part in parts.values()):
+            meanwhile()
         for number, worker in list(helpers.items()):
             try:
                 surveys[number] = worker.receive()
@@ -139,8 +142,6 @@ def read_parts(
                 del helpers[number]
                 parts[number] = make(*shares[number])
         found = {number: part.evaluate(others(number)) for number, part in parts.items()}
-        if helpers and any(one.sights for one in found.values()):
-            meanwhile()
         for number, worker in helpers.items():
             try:
                 found[number], learned = worker.receive()

@@ -72,3 +72,19 @@ def test_a_score_explains_itself() -> None:
 def test_long_texts_cost_little() -> None:
     text = "You are a clerk. " + "word " * 2_000_000
     assert promptlike.score(text).is_prompt
+
+
+FAILED_QUERY = """You are told that the statement was rejected for safety: {kind} is not allowed here. You must write the query anew.
+Do not keep {part}. Use the tables that you have seen, and return the new statement alone."""
+
+
+def test_what_tells_of_a_failure_is_an_answer_in_a_conversation() -> None:
+    assert not promptlike.score(FAILED_QUERY, "check_query", ("f-string",), has_slots=True).is_prompt
+    neutral = FAILED_QUERY.replace("rejected for safety", "read").replace("not allowed", "found")
+    assert promptlike.score(neutral, "check_query", ("f-string",), has_slots=True).is_prompt
+
+
+@pytest.mark.parametrize("name", ["handle_fallback", "validate_answer"])
+def test_what_a_handler_of_wrong_answers_says_is_no_prompt_of_its_own(name: str) -> None:
+    assert promptlike.score(PROMPTS[0], "ask_clerk").is_prompt
+    assert not promptlike.score(PROMPTS[0], name).is_prompt
