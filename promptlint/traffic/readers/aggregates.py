@@ -47,6 +47,7 @@ _METRICS = {
 }
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+(\S+))?\s*$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_MOST = 2.0**64
 
 
 def prometheus(text: str, place: Place) -> Iterator[Record | tuple[Place, Unreadable]]:
@@ -61,7 +62,7 @@ def prometheus(text: str, place: Place) -> Iterator[Record | tuple[Place, Unread
             continue
         labels = dict(_LABEL.findall(match.group(2) or ""))
         try:
-            value = float(match.group(3))
+            value = _number(match.group(3))
         except ValueError:
             yield Place(place.file, number), Unreadable(f"not a number: {match.group(3)[:40]!r}")
             continue
@@ -70,6 +71,14 @@ def prometheus(text: str, place: Place) -> Iterator[Record | tuple[Place, Unread
         raise Unreadable("holds no metric of vLLM or SGLang")
     for (engine, model), values in sums.items():
         yield _measured(values, engine, model, place)
+
+
+def _number(value: Any) -> float:
+    """A sample's value. Raises ValueError where no counter can have it: an infinite one, or one past 64 bits, could not be added up."""
+    number = float(value)
+    if abs(number) >= _MOST:  # NaN, which stands for "no sample", passes
+        raise ValueError(value)
+    return number
 
 
 def _sample(sums: dict[tuple[str, str], dict[str, float]], name: str, labels: Mapping[str, str], value: float) -> None:
@@ -108,7 +117,7 @@ def _read_range(row: Mapping[str, Any], place: Place, _options: Options) -> Iter
         labels = series.get("metric", {})
         values = series.get("values", [series["value"]] if "value" in series else [])
         try:
-            numbers = [float(value) for _time, value in values]
+            numbers = [_number(value) for _time, value in values]
         except (TypeError, ValueError):
             raise Unreadable("not a list of times and values", f"data.result[{index}].values") from None
         if not numbers:

@@ -227,6 +227,16 @@ def test_prometheus_text_and_range(tmp_path):
     assert record.usage == {INPUT: 350, CACHE_READ: 120}  # a counter that falls has restarted
 
 
+@pytest.mark.parametrize("value", ["+Inf", "1" + "0" * 400])
+def test_a_counter_of_prometheus_that_no_counter_can_hold_is_a_problem(tmp_path, value):
+    text = f'vllm:prefix_cache_queries_total{{model_name="m"}} {value}\nvllm:prefix_cache_hits_total{{model_name="m"}} 250.0\nvllm:prefix_cache_queries_total{{model_name="m"}} 1000.0\n'
+    traffic, (record,) = read(tmp_path, text, "metrics.txt")
+    assert record.usage == {INPUT: 1000, CACHE_READ: 250}
+    (problem,) = traffic.problems
+    assert problem.line == 1
+    assert "not a number" in problem.reason
+
+
 def test_usage_exports(tmp_path):
     _, records = read(
         tmp_path,
