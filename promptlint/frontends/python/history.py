@@ -1183,9 +1183,22 @@ class _Reader:
             if isinstance(target.slice, ast.Slice):
                 if target.slice.upper is None or _constant(target.slice.lower) not in {None, 0, 1}:
                     continue
+                if self._searched_for(target.slice.upper):
+                    continue
                 yield self._edit("pop-front", node, target.value, confidence)
             elif not _last(target) and not isinstance(target.slice, ast.Call) and not _negative(target.slice):
                 yield from self._removal(node, target.value, target.slice, confidence)
+
+    def _searched_for(self, bound: ast.expr) -> bool:
+        """Whether a loop looked for the bound by role, say for the newest question: all ahead of it goes at once, and the next turns only grow again."""
+        if not isinstance(bound, ast.Name):
+            return False
+        found = next((facts.assigned[bound.id] for facts in self._chain(bound) if bound.id in facts.assigned), [])
+        for value in found:
+            loop = self._loop(value)
+            if isinstance(loop, ast.For) and isinstance(value, ast.Name) and value.id in _bound_by(loop.target):
+                return any(_asks_role(test) for test in self._guards(value))
+        return False
 
     # bounded buffers
 
@@ -1615,6 +1628,19 @@ def _touches_front(test: ast.AST, target: str) -> bool:
         and _constant(inner.slice) == 0
         and (not target or _dotted(inner.value) == target)
         for inner in walk(test)
+    )
+
+
+def _bound_by(target: ast.expr) -> set[str]:
+    """The names that a loop binds."""
+    return {node.id for node in walk(target) if isinstance(node, ast.Name)}
+
+
+def _asks_role(test: ast.expr) -> bool:
+    """Whether a test looks at the role of some message: `m["role"] == "user"`, `m.role`, `m.get("role")`."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "role" or isinstance(node, ast.Constant) and node.value == "role"
+        for node in walk(test)
     )
 
 

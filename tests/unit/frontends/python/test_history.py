@@ -82,6 +82,10 @@ FLAGGED = {
         [("pop-front", "messages.pop(1)")],
     ),
     "delete a stretch": ("def trim(messages, n):\n    del messages[1:n]\n", [("pop-front", "del messages[1:n]")]),
+    "delete what does not fit": (
+        "def trim(messages, limit):\n    total, start = 0, 0\n    for i in reversed(range(len(messages))):\n        total += len(messages[i]['content'])\n        if total > limit:\n            start = i\n            break\n    del messages[0:start]\n",
+        [("pop-front", "del messages[0:start]")],
+    ),
     "pop in the middle": (
         "def trim(messages, limit):\n    while tokens(messages) > limit:\n        middle = len(messages) // 2\n        messages.pop(middle)\n",
         [("pop-middle", "messages.pop(middle)")],
@@ -155,6 +159,7 @@ FLAGGED = {
 }
 
 FINE = {
+    "all ahead of the newest question, at once": "def clear(messages):\n    newest = None\n    for i in reversed(range(len(messages))):\n        if messages[i]['role'] == 'user':\n            newest = i\n            break\n    if newest is not None:\n        del messages[1:newest]\n",
     "a bounded list that a screen shows": "from collections import deque\nclass Screen:\n    def __init__(self):\n        self.messages = deque(maxlen=100)\n    def add(self, text):\n        self.messages.append({'role': 'user', 'content': text})\ndef update(screen, table):\n    rows = []\n    for m in screen.messages:\n        rows.append(m['content'])\n    for row in rows:\n        table.add_row(row)\n",
     "what a tool answers": "class MessageToolkit:\n    def get_messages(self, agent, limit):\n        history = self.message_history.get(agent, [])\n        history = history[-limit:]\n        lines = []\n        for m in history:\n            lines.append(f\"{m['role']}: {m['content']}\")\n        return '\\n'.join(lines)\n",
     "what a decorated tool answers": "@tool\ndef recall(history, n):\n    return str(history[-n:])\n",
