@@ -1181,7 +1181,11 @@ class _Reader:
             if confidence is None or self._quiet_place(node):
                 continue
             if isinstance(target.slice, ast.Slice):
-                if target.slice.upper is None or _constant(target.slice.lower) not in {None, 0, 1}:
+                lower = 0 if target.slice.lower is None else _constant(target.slice.lower)
+                if target.slice.upper is None or lower not in {
+                    0,
+                    1,
+                }:  # from a place that was reckoned: it may be the newest that go
                     continue
                 if self._searched_for(target.slice.upper):
                     continue
@@ -1639,7 +1643,10 @@ def _bound_by(target: ast.expr) -> set[str]:
 def _asks_role(test: ast.expr) -> bool:
     """Whether a test looks at the role of some message: `m["role"] == "user"`, `m.role`, `m.get("role")`."""
     return any(
-        isinstance(node, ast.Attribute) and node.attr == "role" or isinstance(node, ast.Constant) and node.value == "role"
+        isinstance(node, ast.Attribute)
+        and node.attr == "role"
+        or isinstance(node, ast.Constant)
+        and node.value == "role"
         for node in walk(test)
     )
 
