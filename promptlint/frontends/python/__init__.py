@@ -16,6 +16,7 @@ from promptlint.frontends.python.index import Index
 from promptlint.frontends.python.parts import Found, Part, read_parts, split
 from promptlint.frontends.python.roots import Interpreter
 from promptlint.frontends.python.settle import settle
+from promptlint.frontends.python.unasked import doubt_unasked
 from promptlint.frontends.python.warm import Warm
 from promptlint.ir import Reading, Unread
 
@@ -115,6 +116,7 @@ def _reading(project: Project, found: Sequence[Found], sdk: Sdk) -> Reading:
     edits = [edit for file in files.values() for edit in file.edits]
     edits.extend(frameworks.option_edits(options))
     prompts = frameworks.complete(settle(one for part in found for one in part.sights), options, sdk)
+    prompts = doubt_unasked(prompts, project)
     unread = [one for part in found for one in part.unread]
     unread.extend(
         Unread(project.display(path), 1, reason) for path, reason in project.refused.items() if path.suffix == ".py"

@@ -1643,10 +1643,8 @@ def _bound_by(target: ast.expr) -> set[str]:
 def _asks_role(test: ast.expr) -> bool:
     """Whether a test looks at the role of some message: `m["role"] == "user"`, `m.role`, `m.get("role")`."""
     return any(
-        isinstance(node, ast.Attribute)
-        and node.attr == "role"
-        or isinstance(node, ast.Constant)
-        and node.value == "role"
+        (isinstance(node, ast.Attribute) and node.attr == "role")
+        or (isinstance(node, ast.Constant) and node.value == "role")
         for node in walk(test)
     )
 
