@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from promptlint.frontends.base import Project
+from promptlint.frontends.base import MAX_FILE_BYTES, Project
 from promptlint.ir import Confidence, Prompt, blocks_of
 from promptlint.source import SourceFile
 
 __all__ = ["doubt_unasked"]
 
 _TOP = re.compile(r"^(?:(?:async +)?def +|class +)?([A-Za-z_]\w*)(?= *(?:[:=(]))", re.MULTILINE)
+_BY_NAME = re.compile(r"\b(?:getattr|vars|dir)\(\s*([\w.]+)")
+"""What is taken out of something by a name that is made at run time."""
+_MARKS = ("getattr(", "vars(", "dir(")
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OWN_DECORATORS = frozenset({"staticmethod", "classmethod", "property", "cached_property", "cache", "lru_cache"})
 """Decorators that call nothing by themselves. Any other one may hand the function to a framework, which calls it without its name."""
 
@@ -39,88 +43,126 @@ class _Search:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._files: dict[Path, list[Path]] = {}  # all of them, neighbours of a folder first
-        self._answers: dict[tuple[str, str], bool] = {}
-        self._used: dict[str, bool] = {}
+        self._read = project.read_so_far()
+        self._raw: dict[Path, bytes] = {}
+        self._naming: dict[Path, list[str]] = {}
+        self._answers: dict[tuple[Path, str, str], bool] = {}
+        self._used: dict[Path, bool] = {}
 
     def is_unasked(self, prompt: Prompt) -> bool:
         path = Path(os.path.normpath(self._project.working_directory / prompt.path))
         source = self._project.source(path) if path in self._project.given else None
-        if source is None:
+        name = _name(prompt)
+        if source is None or not name:
             return False
-        name = _name(prompt, source)
-        if not name:
-            return False
-        key = prompt.path, name
+        key = path, prompt.function, name
         if key not in self._answers:
-            self._answers[key] = self._is_unasked(name, path, source)
+            self._answers[key] = (
+                _is_made_alone(name, prompt, source)
+                and "globals()" not in source.text
+                and "__dict__" not in source.text
+                and not any(_mentions(name, text) for text in self._users(path))
+                and not any(_mentions(name, text) for text in self._others(path, name))
+                and self._is_used(name, path, source)
+            )
         return self._answers[key]
-
-    def _is_unasked(self, name: str, path: Path, source: SourceFile) -> bool:
-        return (
-            len(_mentions(name, source.text)) == 1
-            and "globals()" not in source.text
-            and not any(_mentions(name, text) for text in self._others(path, name))
-            and self._is_used(name, path, source)
-        )
 
     def _is_used(self, name: str, path: Path, source: SourceFile) -> bool:
         """Whether other files use the file by name, and none of them takes what it holds by a name that is made at run time."""
-        key = source.path
-        if key not in self._used:
-            module = path.parent.name if path.stem == "__init__" else path.stem
+        if path not in self._used:
             own = set(_TOP.findall(source.text)) - {name}
-            texts = [text for text in self._others(path, module) if _mentions(module, text)]
-            holders = "|".join(map(re.escape, (module, *sorted(own))))
-            by_name = re.compile(
-                rf"(?:getattr|vars|dir)\(\s*(?:\w+\.)*(?:{holders})\b|\b(?:{holders})\.__dict__", re.ASCII
-            )
-            words = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-            self._used[key] = any(not own.isdisjoint(words.findall(text)) for text in texts) and not any(
-                map(by_name.search, (source.text, *texts))
-            )
-        return self._used[key]
+            texts = [text for text in self._users(path) if _mentions(_module(path), text)]
+            holders = {_module(path), *own}
+            self._used[path] = not any(
+                holders.intersection(match.group(1).split("."))
+                for text in (source.text, *texts)
+                if any(mark in text for mark in _MARKS)
+                for match in _BY_NAME.finditer(text)
+            ) and any(not own.isdisjoint(_WORD.findall(text)) for text in texts)
+        return self._used[path]
+
+    def _users(self, path: Path) -> list[str]:
+        """The texts of the files that name the module: a constant is mostly found there."""
+        if path not in self._naming:
+            self._naming[path] = list(self._others(path, _module(path)))
+        return self._naming[path]
 
     def _others(self, path: Path, name: str) -> Iterator[str]:
-        """The texts of other files that hold a name, neighbours first."""
-        if path.parent not in self._files:
-            folder = str(path.parent) + os.sep
-            self._files[path.parent] = sorted(self._project.files, key=lambda file: not str(file).startswith(folder))
-        for file in self._files[path.parent]:
-            source = self._project.source(file) if file != path else None
-            if source is not None and name in source.text:
-                yield source.text
+        """The texts of other files that hold a name."""
+        as_bytes = name.encode()
+        for file in self._project.files:
+            source = self._read.get(file)
+            if file == path:
+                continue
+            if source is not None:
+                if name in source.text:
+                    yield source.text
+            elif as_bytes in (data := self._data(file)):
+                yield data.decode("utf-8", "replace")
+
+    def _data(self, file: Path) -> bytes:
+        """A file that nobody else had to read, which only has to be searched."""
+        data = self._raw.get(file)
+        if data is None:
+            text = self._project.overlay.get(file)
+            try:
+                if text is not None:
+                    data = text.encode("utf-8", "surrogatepass")
+                else:
+                    data = file.read_bytes() if file.stat().st_size <= MAX_FILE_BYTES else b""
+            except OSError:
+                data = b""
+            self._raw[file] = data
+        return data
 
 
-def _mentions(name: str, text: str) -> Sequence[str]:
-    return re.findall(rf"\b{re.escape(name)}\b", text)
+def _module(path: Path) -> str:
+    return path.parent.name if path.stem == "__init__" else path.stem
 
 
-def _name(prompt: Prompt, source: SourceFile) -> str:
-    """The name by which code would ask for a prompt: of a constant, or of a function that nothing calls without saying its name; else empty."""
-    if prompt.function == "<module>":
-        names = {block.name for block in blocks_of(prompt.blocks)}
-        name = names.pop() if len(names) == 1 else ""
-        return name if re.search(rf"^\s*{re.escape(name)}\s*[:=]", source.text, re.MULTILINE) and name else ""
-    *outer, name = prompt.function.split(".")
-    if not name.isidentifier() or name.startswith("__") or "<" in prompt.function:
-        return ""
-    found = list(re.finditer(rf"^[ \t]*(?:async +)?def +{name}\b", source.text, re.MULTILINE))
+def _mentions(name: str, text: str) -> list[int]:
+    """Where a text holds a name as a word of its own."""
+    found = []
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        if not _goes_on(text[at - 1 : at]) and not _goes_on(text[end : end + 1]):
+            found.append(at)
+        at = text.find(name, end)
+    return found
+
+
+def _goes_on(neighbour: str) -> bool:
+    return neighbour == "_" or neighbour.isalnum()
+
+
+def _name(prompt: Prompt) -> str:
+    """The name by which code would ask for a prompt, of a constant or a function; else empty."""
+    if prompt.function != "<module>":
+        name = prompt.function.rsplit(".", 1)[-1]
+        return name if name.isidentifier() and not name.startswith("__") else ""
+    names = {block.name for block in blocks_of(prompt.blocks)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _is_made_alone(name: str, prompt: Prompt, source: SourceFile) -> bool:
+    """Whether the only mention of a name in its file is the statement that makes it, and nothing calls what it makes without saying the name."""
+    found = _mentions(name, source.text)
     if len(found) != 1:
-        return ""
-    own = _decorators(source, source.place(found[0].start())[0])
-    if not own <= _OWN_DECORATORS:
-        return ""
-    if outer and not own & {
-        "staticmethod",
-        "classmethod",
-    }:  # a class that derives from another may be called through that one
-        return (
-            name
-            if re.search(rf"^[ \t]*class +{re.escape(outer[-1])} *(?:\( *\))? *:", source.text, re.MULTILINE)
-            else ""
-        )
-    return name
+        return False
+    line, column = source.place(found[0])
+    text = source.line_text(line)
+    before, behind = text[: column - 1].split(), text[column - 1 + len(name) :].lstrip()
+    if prompt.function == "<module>":
+        return not before and behind[:1] in {":", "="}
+    if before not in (["def"], ["async", "def"]):
+        return False
+    own = _decorators(source, line)
+    outer = prompt.function.split(".")[:-1]
+    if not own <= _OWN_DECORATORS or not outer or own & {"staticmethod", "classmethod"}:
+        return own <= _OWN_DECORATORS
+    # A class that derives from another may be called through that one.
+    return re.search(rf"^[ \t]*class +{re.escape(outer[-1])} *(?:\( *\))? *:", source.text, re.MULTILINE) is not None
 
 
 def _decorators(source: SourceFile, line: int) -> set[str]:
