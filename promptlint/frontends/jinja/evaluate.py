@@ -94,6 +94,7 @@ class Shared:
     loader: Loader | None
     steps: int = 0
     calls: int = 0
+    conditions: int = 0  # conditional expressions around the place
     including: list[tree.Template] = field(default_factory=list)  # the templates around the place, outermost first
     blocks: dict[str, list[tuple[tree.TemplateBlock, tree.Template]]] = field(default_factory=dict)
     active: list[tuple[str, int]] = field(
@@ -529,8 +530,12 @@ class Evaluator:
         if isinstance(node, nodes.CondExpr):
             test = self.value(node.test, At(source_of(node.test) or at.code, at.span))
             known = truth(test)
+            if self.shared.conditions >= tree.MAX_DEPTH:
+                return Opaque(origins_of(test))
+            self.shared.conditions += 1
             there = self.value(node.expr1, at)
             other: Value = self.value(node.expr2, at) if node.expr2 is not None else Const("")
+            self.shared.conditions -= 1
             if known is not None:
                 return there if known else other
             guard = as_guard(test, At(source_of(node.test) or at.code, at.span))

@@ -34,6 +34,8 @@ _Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Cl
 _ROLES = ('"role"', "'role'", ".role", "Message", "llm", "LLM", "openai", "anthropic", "langchain")
 _LISTS_OF_OLD = ("messages", "history", "msg", "conversation", "turns", "dialog", "transcript", "buffer", "memory")
 _MARKS = (".limit(", "LIMIT ", "limit ", ".pop(", ".insert(", ".remove(", ".popleft(", "reversed(", "::-1]", "deque(", "del ", "[0]", "[-", ":]", 'content"] =', "content'] =", ".content =", '"system"', "'system'", "summar", "condens", "compact")  # fmt: skip
+_NEAR = 500
+"""Characters of a line that are looked at around a mark. The pattern takes the square of a line's length where brackets follow brackets."""
 _OPERATION = re.compile(
     r"(?:message|msg|histor|conversation|turn|buffer|memor|context|trajector|transcript|dialog|chat|step|item|content|input)[^=]*?"
     r"(?:\.(?:pop\([^)\-\"']|insert\([01],|remove\(|popleft\()|\[0\].* \+?= |\[[^\]:]*:[^\]]*\])"
@@ -75,9 +77,9 @@ def _worth_a_walk(text: str) -> bool:
     for mark in _MARKS:
         at = text.find(mark)
         while at >= 0:
-            start = text.rfind("\n", 0, at) + 1
-            end = text.find("\n", at)
-            end = len(text) if end < 0 else end
+            start = max(text.rfind("\n", 0, at) + 1, at - _NEAR)
+            end = text.find("\n", at, at + _NEAR)
+            end = min(len(text), at + _NEAR) if end < 0 else end
             if _OPERATION.search(text[start:end]):
                 return True
             at = text.find(mark, end)

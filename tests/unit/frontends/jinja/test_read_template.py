@@ -203,6 +203,15 @@ def test_a_template_that_includes_itself_twice_does_not_double_without_end() -> 
     assert len(shape(read("{% include 'twice.j2' %}", loader=files.get))) < 50
 
 
+def test_conditional_expressions_within_each_other_are_followed_to_a_depth() -> None:
+    def depth(segments: tuple[Segment, ...]) -> int:
+        return max((1 + max(map(depth, each.arms)) for each in segments if isinstance(each, Choice)), default=0)
+
+    chain = " ".join(f"if x.a{n} else y.b{n}" for n in range(200))
+    assert 20 < depth(read("{{ z " + chain + " }}")) <= 60
+    assert depth(read("{{ a if b else c }} {{ a if b else c }}")) == 1
+
+
 def test_what_a_loop_collects_is_a_repeat() -> None:
     segments = read(
         "{% set ns = namespace(t='Notes:') %}{% for c in chunks %}{% set ns.t = ns.t ~ c ~ ';' %}{% endfor %}{{ ns.t }}"

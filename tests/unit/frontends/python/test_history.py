@@ -2,6 +2,7 @@
 
 import ast
 import textwrap
+import time
 
 import pytest
 
@@ -232,6 +233,12 @@ def test_names_and_evidence_decide_the_confidence() -> None:
     assert [edit.confidence for edit in (*near, *far)] == [Confidence.HIGH, Confidence.MEDIUM]
     text = "def f(messages):\n    return messages[-9:]\n"  # no roles, no model library anywhere
     assert edits(ast.parse(text), SourceFile("app.py", text)) == ()
+
+
+def test_a_line_of_brackets_takes_no_more_time_than_its_length() -> None:
+    start = time.process_time()
+    assert found(f"role = {'[' * 60 + '0' + ']' * 60!r} # messages[:{'[' * 30_000}\n") == []
+    assert time.process_time() - start < 5  # seconds; it took minutes
 
 
 def test_columns_count_characters() -> None:
