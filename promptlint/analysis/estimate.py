@@ -34,7 +34,7 @@ _HEAD = frozenset({BlockKind.TOOLS, BlockKind.SCHEMA, BlockKind.SYSTEM})
 class Cost:
     """What a value that stands too early costs.
 
-    `behind`: tokens after it that live longer, `fixed` of them fixed text and `history` a conversation that grows. `lost`: of them, expected tokens a request that are computed again because of values that
+    `behind`: tokens after it that live longer, `fixed` of them fixed text, `history` a conversation that grows, and `values` of values that are known to be shared by many requests. `lost`: of them, expected tokens a request that are computed again because of values that
     change as often as this one. `if_fixed`: the hit rate when this value, and every one that changes at least as often and is known with
     medium confidence or more, stands behind what lives longer; `now` where that raises nothing. The hit rates follow the provider's terms; `lost` does not, because the same code
     often runs against a server of one's own.
@@ -46,11 +46,13 @@ class Cost:
     if_fixed: float
     fixed: int = 0
     history: int = 0
+    values: int = 0
 
     def told(self) -> str:
-        """What is behind, in words: fixed text is counted, everything else is an expected size."""
+        """What is behind, in words: fixed text is counted, everything else is an expected size. Values of which only a name tells are left out where there is more to tell."""
         parts = [f"{self.fixed} tokens of fixed text"] if self.fixed else []
-        if values := self.behind - self.fixed - self.history:
+        values = self.values if self.fixed or self.history else self.behind
+        if values:
             parts.append(f"about {values} of values that change less often")
         if self.history:
             parts.append(f"a conversation of about {self.history}")
@@ -219,7 +221,7 @@ def cost_of(
     base = Volatility.STATIC
     for other in rendered.before(item):
         base = _raised(base, other, other.own_seen_from(item), volatility)
-    behind = fixed = history = 0
+    behind = fixed = history = values = 0
     lost = 0.0
     for other in _movable(rendered, item, volatility) if movable else rendered.after(item):
         own = other.own_seen_from(item)
@@ -230,10 +232,11 @@ def cost_of(
             behind += other.tokens
             fixed += other.tokens if other.is_text else 0
             history += other.tokens if other.append else 0
+            values += other.tokens if not other.is_text and not other.append and _is_surely_shared(other) else 0
             lost += other.tokens * (credit(other, base, profile) - credit(other, max(base, volatility), profile))
             base = _raised(base, other, own, volatility)
     now, if_fixed = _rates(rendered, item, volatility)
-    return Cost(behind, max(0.0, lost), now, if_fixed, fixed, history)
+    return Cost(behind, max(0.0, lost), now, if_fixed, fixed, history, values)
 
 
 def _rates(rendered: Rendered, item: Item, volatility: Volatility) -> tuple[float, float]:
