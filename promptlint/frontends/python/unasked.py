@@ -19,6 +19,8 @@ from promptlint.source import SourceFile
 __all__ = ["doubt_unasked"]
 
 _TOP = re.compile(r"^(?:(?:async +)?def +|class +)?([A-Za-z_]\w*)(?= *(?:[:=(]))", re.MULTILINE)
+_ENTRY = re.compile(r"""^([A-Za-z_]\w*)\[["']([\w-]+)["']\] *=""", re.MULTILINE)
+_STATEMENT = re.compile(r"^(?:def |class |async |@|[A-Za-z_][\w\[\]\"']* *=)", re.MULTILINE)
 _BY_NAME = re.compile(r"\b(?:getattr|vars|dir)\(\s*([\w.]+)")
 """What is taken out of something by a name that is made at run time."""
 _MARKS = ("getattr(", "vars(", "dir(")
@@ -52,13 +54,15 @@ class _Search:
     def is_unasked(self, prompt: Prompt) -> bool:
         path = Path(os.path.normpath(self._project.working_directory / prompt.path))
         source = self._project.source(path) if path in self._project.given else None
-        name = _name(prompt)
-        if source is None or not name:
+        if source is None:
+            return False
+        holder, name = _entry(prompt, source) or ("", _name(prompt))
+        if not name:
             return False
         key = path, prompt.function, name
         if key not in self._answers:
             self._answers[key] = (
-                _is_made_alone(name, prompt, source)
+                (self._is_entry_alone(holder, name, path, source) if holder else _is_made_alone(name, prompt, source))
                 and "globals()" not in source.text
                 and "__dict__" not in source.text
                 and not any(_mentions(name, text) for text in self._users(path))
@@ -66,6 +70,11 @@ class _Search:
                 and self._is_used(name, path, source)
             )
         return self._answers[key]
+
+    def _is_entry_alone(self, holder: str, key: str, path: Path, source: SourceFile) -> bool:
+        """Whether the only mention of a key in its file is the entry's own, and every use of the dictionary spells the key that it asks for."""
+        texts = (source.text, *self._others(path, holder))
+        return len(_mentions(key, source.text)) == 1 and not any(_is_asked_at_run_time(holder, text) for text in texts)
 
     def _is_used(self, name: str, path: Path, source: SourceFile) -> bool:
         """Whether other files use the file by name, and none of them takes what it holds by a name that is made at run time."""
@@ -130,6 +139,32 @@ def _mentions(name: str, text: str) -> list[int]:
             found.append(at)
         at = text.find(name, end)
     return found
+
+
+def _entry(prompt: Prompt, source: SourceFile) -> tuple[str, str] | None:
+    """Dictionary and key of a prompt that a module states as `PROMPTS["name"] = ...`."""
+    if prompt.function != "<module>":
+        return None
+    found = None
+    for match in _ENTRY.finditer(source.text, 0, source.offset(prompt.span.line + 1, 1)):
+        found = match
+    if found is None or _STATEMENT.search(source.text, found.end(), source.offset(prompt.span.line, 1)):
+        return None  # something else begins between the entry and the prompt
+    return found[1], found[2]
+
+
+def _is_asked_at_run_time(holder: str, text: str) -> bool:
+    """Whether a dictionary is used other than by keys that are spelled, where it is made, or where it is imported."""
+    for at in _mentions(holder, text):
+        end = at + len(holder)
+        line = text[text.rfind("\n", 0, at) + 1 : at].lstrip()
+        behind = text[end : text.find("\n", end) if "\n" in text[end:] else len(text)].strip()
+        spelled = re.match(r"""\s*\[\s*["'][^"']*["']\s*\]""", behind)
+        made = not line and re.match(r"(:.*)?=(?!=)", behind)
+        imported = line.startswith(("from ", "import ")) or (not line and behind in {"", ","})
+        if not (spelled or made or imported):
+            return True
+    return False
 
 
 def _goes_on(neighbour: str) -> bool:

@@ -71,3 +71,26 @@ def test_a_method_counts_as_used_where_another_class_may_call_it(read: Read, bas
     text = f"{USED}\n\nclass Prompts{bases}:\n{method}\n"
     app = CALL + "\n\nPROMPTS = prompts.Prompts()\n"
     assert (confidence(read(**{"prompts.py": text, "app.py": app}), "Excerpt") is Confidence.LOW) is doubted
+
+
+ENTRIES = f'PROMPTS = {{}}\n\nPROMPTS["answer"] = """Question: {{question}}\n\n{RULES}"""\n\nPROMPTS["old_answer"] = """Excerpt: {{excerpt}}\n\n{RULES} Answer with the number of the excerpt alone."""\n'
+ASKED = "from prompts import PROMPTS\n\n\ndef ask(model, question):\n    return model.answer_it(PROMPTS['answer'].format(question=question))\n"
+
+
+@pytest.mark.parametrize(
+    ("prompts", "app", "doubted"),
+    [
+        (ENTRIES, ASKED, True),
+        (ENTRIES, ASKED + "\n\nOLD = PROMPTS['old_answer']\n", False),
+        (ENTRIES, ASKED + "\n\ndef any_prompt(kind):\n    return PROMPTS[kind]\n", False),
+        (ENTRIES, ASKED + "\n\nLOADED = load(PROMPTS)\n", False),
+        (ENTRIES + "\n\nfor name, text in PROMPTS.items():\n    register(name, text)\n", ASKED, False),
+    ],
+    ids=["never asked for", "asked for", "any key", "handed on", "all of them"],
+)
+def test_an_entry_of_a_dictionary_counts_as_used_where_its_key_may_be_asked_for(
+    read: Read, prompts: str, app: str, doubted: bool
+) -> None:
+    reading = read(**{"prompts.py": prompts, "app.py": app})
+    assert (confidence(reading, "Excerpt") is Confidence.LOW) is doubted
+    assert confidence(reading, "Question") > Confidence.LOW
