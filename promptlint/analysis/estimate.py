@@ -13,6 +13,7 @@ that arrive at random over the day. Requests of one session or turn follow each 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +21,7 @@ from functools import cache
 from promptlint.analysis.render import Item, Rendered
 from promptlint.catalog.profiles import Profile
 from promptlint.catalog.providers import Terms
-from promptlint.ir import BlockKind, Confidence, Hole, Volatility
+from promptlint.ir import BlockKind, Confidence, Hole, Text, Volatility
 
 __all__ = ["Cost", "cost_of", "hit_rate", "tokens_behind"]
 
@@ -179,16 +180,21 @@ def tokens_behind(rendered: Rendered, item: Item, volatility: Volatility, *, mov
 _LABEL_TOKENS = 8
 """At most as much text says no more than what the value behind it is: "Question:", "Options:", a line of dashes."""
 
+_FRAME = re.compile(r"(?:\s|</?[A-Za-z][\w .:-]*/?>|^[-=*_~]{3,}$|^#{1,6} [^\n]{1,60}$|```\w*)*", re.MULTILINE)
+"""Tags, headings and rules: however long, they only frame the values between them."""
+
 
 def _without_labels(after: Iterable[Item], item: Item, volatility: Volatility) -> int:
     """Tokens of fixed text, but for the labels of values that change as often as the item: a label goes where its value goes."""
     total = run = 0
+    words = ""
     for other in after:
-        if other.is_text and other.own_seen_from(item) < volatility:
+        if isinstance(other.node, Text) and other.own_seen_from(item) < volatility:
             run += other.tokens
+            words += other.node.value
         elif isinstance(other.node, Hole) and other.own_seen_from(item) >= volatility:
-            total += run if run > _LABEL_TOKENS else 0
-            run = 0
+            total += 0 if run <= _LABEL_TOKENS or _FRAME.fullmatch(words) else run
+            run, words = 0, ""
     return total + run
 
 

@@ -97,6 +97,30 @@ def test_short_labels_and_other_values_behind_are_no_loss():
     assert names(prompt) == []
 
 
+@pytest.mark.parametrize(
+    ("between", "rules"),
+    [
+        ("\n</EARLIER MESSAGES OF THE SAME CONVERSATION>\n\n<THE NEWEST MESSAGE OF THE USER>\n" * 4, []),
+        ("\n\n## What the page that is to be extended says of it today\n\n---\n" * 4, []),
+        ("\n</EARLIER MESSAGES>\nUse what stands above to answer the question of the user.\n<MESSAGE>\n" * 4, ["request-data-before-static"]),
+    ],
+)  # fmt: skip
+def test_tags_and_headings_go_where_their_value_goes(between, rules):
+    s = Source()
+    prompt = s.prompt(
+        s.user(s.text(LONG), s.hole("request"), s.text(between), s.hole("context"), s.text("\n</MESSAGE>\n"))
+    )
+    assert names(prompt) == rules
+
+
+@pytest.mark.parametrize(("confidence", "told"), [(Confidence.HIGH, True), (Confidence.MEDIUM, False)])
+def test_values_that_only_a_name_calls_longer_lived_are_not_told_of(confidence, told):
+    s = Source()
+    value = replace(s.hole("user", Volatility.USER), confidence=confidence)
+    [found] = findings(s.prompt(s.user(s.hole("clock", Volatility.REQUEST), s.text(LONG), value)))
+    assert ("of values that change less often" in found.message) is told
+
+
 def test_a_date_as_the_last_line_of_the_system_text_is_fine():
     s = Source()
     prompt = s.prompt(s.system(s.text(LONG), s.hole("clock", Volatility.DAY)), s.history(), s.user(s.hole("request")))
