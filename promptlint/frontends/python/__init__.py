@@ -16,7 +16,7 @@ from promptlint.frontends.python.index import Index
 from promptlint.frontends.python.parts import Found, Part, read_parts, split
 from promptlint.frontends.python.roots import Interpreter
 from promptlint.frontends.python.settle import settle
-from promptlint.frontends.python.unasked import doubt_unasked
+from promptlint.frontends.python.unasked import doubt_unasked, doubt_uncalled
 from promptlint.frontends.python.warm import Warm
 from promptlint.ir import Reading, Unread
 
@@ -113,7 +113,7 @@ def _reading(project: Project, found: Sequence[Found], sdk: Sdk) -> Reading:
     """What the parts gave, put together."""
     files = {file.path: file for part in found for file in part.files}
     options = [option for file in files.values() for option in file.options]
-    edits = [edit for file in files.values() for edit in file.edits]
+    edits = doubt_uncalled((edit for file in files.values() for edit in file.edits), project)
     edits.extend(frameworks.option_edits(options))
     prompts = frameworks.complete(settle(one for part in found for one in part.sights), options, sdk)
     prompts = doubt_unasked(prompts, project)

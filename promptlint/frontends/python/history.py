@@ -1400,8 +1400,10 @@ class _Reader:
             and not self._copies_lasting(front)
         ):
             return
-        if any(_touches_front(inner, _dotted(front)) for inner in walk(node.value) if isinstance(inner, ast.Subscript)):
-            return  # merged with what stood there: a conversion for a provider
+        same = {_dotted(front), *self._other_names(front)}
+        read = [inner for inner in walk(node.value) if isinstance(inner, ast.Subscript)]
+        if any(_touches_front(inner, name) for inner in read for name in same):
+            return  # merged with what stood there, or cut: a conversion for a provider
         if _last(target) and _last(target) not in {"content", "text", "parts"}:
             return
         whole = isinstance(target, ast.Subscript) and _constant(target.slice) == 0 and not _last(target)
@@ -1417,6 +1419,12 @@ class _Reader:
         if dynamic is None:
             return
         yield self._edit("set-front", node, front, min(confidence, dynamic))
+
+    def _other_names(self, target: ast.expr) -> list[str]:
+        """Plain names that a list was assigned from: `kept` where `messages = kept` stands."""
+        name = _dotted(target)
+        values = next((facts.assigned[name] for facts in self._chain(target) if name in facts.assigned), [])
+        return [value.id for value in values if isinstance(value, ast.Name)]
 
     def _copies_lasting(self, name: ast.Name) -> bool:
         """Whether a local name is another name of a list that lives on, not a copy of it."""

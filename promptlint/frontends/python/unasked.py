@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from promptlint.frontends.base import MAX_FILE_BYTES, Project
-from promptlint.ir import Confidence, Prompt, blocks_of
+from promptlint.ir import Confidence, HistoryEdit, Prompt, blocks_of
 from promptlint.source import SourceFile
 
-__all__ = ["doubt_unasked"]
+__all__ = ["doubt_unasked", "doubt_uncalled"]
 
 _TOP = re.compile(r"^(?:(?:async +)?def +|class +)?([A-Za-z_]\w*)(?= *(?:[:=(]))", re.MULTILINE)
 _ENTRY = re.compile(r"""^([A-Za-z_]\w*)\[["']([\w-]+)["']\] *=""", re.MULTILINE)
@@ -37,6 +37,17 @@ def doubt_unasked(prompts: Iterable[Prompt], project: Project) -> list[Prompt]:
         if prompt.origin == "template" and prompt.confidence > Confidence.LOW and search.is_unasked(prompt)
         else prompt
         for prompt in prompts
+    ]
+
+
+def doubt_uncalled(edits: Iterable[HistoryEdit], project: Project) -> list[HistoryEdit]:
+    """The edits of conversations; those in a private function that is made and never mentioned, with low confidence."""
+    search = _Search(project)
+    return [
+        replace(edit, confidence=Confidence.LOW)
+        if edit.confidence > Confidence.LOW and search.is_uncalled(edit.function, edit.span.path)
+        else edit
+        for edit in edits
     ]
 
 
@@ -68,6 +79,28 @@ class _Search:
                 and not any(_mentions(name, text) for text in self._users(path))
                 and not any(_mentions(name, text) for text in self._others(path, name))
                 and self._is_used(name, path, source)
+            )
+        return self._answers[key]
+
+    def is_uncalled(self, function: str, shown: str) -> bool:
+        """Whether a function is private by its name, and no place but definitions has that name."""
+        name = function.rsplit(".", 1)[-1]
+        if not name.startswith("_") or name.startswith("__") or not name.isidentifier():
+            return False
+        path = Path(os.path.normpath(self._project.working_directory / shown))
+        source = self._project.source(path)
+        key = path, "", name
+        if key not in self._answers:
+            self._answers[key] = (
+                source is not None
+                and all(
+                    text.endswith("def ", 0, at)
+                    for text in (source.text, *self._others(path, name))
+                    for at in _mentions(name, text)
+                )
+                and all(
+                    _decorators(source, source.place(at)[0]) <= _OWN_DECORATORS for at in _mentions(name, source.text)
+                )
             )
         return self._answers[key]
 

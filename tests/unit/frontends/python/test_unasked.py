@@ -94,3 +94,21 @@ def test_an_entry_of_a_dictionary_counts_as_used_where_its_key_may_be_asked_for(
     reading = read(**{"prompts.py": prompts, "app.py": app})
     assert (confidence(reading, "Excerpt") is Confidence.LOW) is doubted
     assert confidence(reading, "Question") > Confidence.LOW
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "doubted"),
+    [
+        ("_reply", "", True),
+        ("_reply", "\n\ndef use(bot):\n    return bot._reply([])\n", False),
+        ("_reply", "\n\nHANDLERS = {'reply': '_reply'}\n", False),
+        ("_reply", "\n\nclass Other(Bot):\n    def _reply(self, messages):\n        return messages\n", True),
+        ("reply", "", False),
+    ],
+)
+def test_a_private_method_that_nobody_calls_cuts_no_conversation(
+    read: Read, name: str, call: str, doubted: bool
+) -> None:
+    bot = f"class Bot:\n    def {name}(self, messages):\n        use(messages[0]['role'])\n        return self.llm.chat(messages[-9:])\n"
+    (edit,) = read(bot + call).edits
+    assert (edit.confidence is Confidence.LOW) is doubted
