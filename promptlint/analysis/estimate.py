@@ -51,7 +51,7 @@ class Cost:
 
     def told(self) -> str:
         """What is behind, in words: fixed text is counted, everything else is an expected size. Values of which only a name tells are left out where there is more to tell."""
-        parts = [f"{self.fixed} tokens of fixed text"] if self.fixed else []
+        parts = [f"{self.fixed} token{'s' * (self.fixed != 1)} of fixed text"] if self.fixed else []
         values = self.values if self.fixed or self.history else self.behind
         if values:
             parts.append(f"about {values} of values that change less often")
@@ -236,7 +236,7 @@ def cost_of(
             if guessed and not _is_surely_shared(other):
                 continue
             behind += other.tokens
-            fixed += other.tokens if other.is_text else 0
+            fixed += other.tokens if other.is_text and (other.over is None or other.over is item.over) else 0
             history += other.tokens if other.append else 0
             values += other.tokens if not other.is_text and not other.append and _is_surely_shared(other) else 0
             lost += other.tokens * (credit(other, base, profile) - credit(other, max(base, volatility), profile))

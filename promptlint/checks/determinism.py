@@ -62,10 +62,11 @@ def _raise(
         # Another order of what is new in each request costs the conversation that repeats it, and no text that is shared by requests.
         behind = sum(other.tokens for other in site.rendered.after(item) if other.append)
     itself = _own_tokens(site, item) if params.counts_itself else 0
+    following = behind
     if item.over is not None:
         # Within the turns of a conversation the later turns follow.
-        behind += sum(other.tokens for other in site.rendered.items if other.append and other.node == item.over)
-    behind += itself
+        following += sum(other.tokens for other in site.rendered.items if other.append and other.node == item.over)
+    behind = following + itself
     if behind < params.min_tokens_behind:
         return None
     cost = cost_of(site.rendered, item, origin.volatility)
@@ -75,7 +76,7 @@ def _raise(
             rule,
             context,
             _place(hole, origin, params),
-            f"the order of `{short(origin.expression)}` differs {each}, ahead of {behind} tokens",
+            f"the order of `{short(origin.expression)}` differs {each}, which costs {_told(following, of_its_own=itself > 0)}",
             confidence=origin.confidence,
             cost=cost,
             behind=behind,
@@ -88,6 +89,12 @@ def _raise(
         ),
         subject=(site.id, item.index, origin.kind),
     )
+
+
+def _told(following: int, *, of_its_own: bool) -> str:
+    """What another order costs, in words. How long the part itself is, is mostly not known before it is sent."""
+    behind = f"the {following} tokens behind it" if following else ""
+    return " and ".join(filter(None, ("its own text" if of_its_own else "", behind)))
 
 
 def _is_new_anyway(hole: Hole) -> bool:
