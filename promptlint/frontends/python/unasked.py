@@ -6,10 +6,12 @@ code, strings and comments alike: whatever may be a use counts as one.
 
 from __future__ import annotations
 
+import bisect
 import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 from promptlint.frontends.base import MAX_FILE_BYTES, Project
@@ -23,6 +25,7 @@ _ENTRY = re.compile(r"""^([A-Za-z_]\w*)\[["']([\w-]+)["']\] *=""", re.MULTILINE)
 _STATEMENT = re.compile(r"^(?:def |class |async |@|[A-Za-z_][\w\[\]\"']* *=)", re.MULTILINE)
 _BY_NAME = re.compile(r"\b(?:getattr|vars|dir)\(\s*([\w.]+)")
 """What is taken out of something by a name that is made at run time."""
+MAX_SEARCHES = 500  # names that are looked for; a file of thousands of prompts must not take minutes
 _MARKS = ("getattr(", "vars(", "dir(")
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OWN_DECORATORS = frozenset({"staticmethod", "classmethod", "property", "cached_property", "cache", "lru_cache"})
@@ -61,17 +64,27 @@ class _Search:
         self._naming: dict[Path, list[str]] = {}
         self._answers: dict[tuple[Path, str, str], bool] = {}
         self._used: dict[Path, bool] = {}
+        self._entries: dict[
+            str, list[tuple[int, int, str, str]]
+        ] = {}  # of a file: where each begins and ends, dictionary, key
+        self._any_key: dict[
+            tuple[Path, str], bool
+        ] = {}  # whether a dictionary may be asked for keys that nobody spells
+        self._searches = 0
 
     def is_unasked(self, prompt: Prompt) -> bool:
         path = Path(os.path.normpath(self._project.working_directory / prompt.path))
         source = self._project.source(path) if path in self._project.given else None
         if source is None:
             return False
-        holder, name = _entry(prompt, source) or ("", _name(prompt))
+        holder, name = self._entry(prompt, source) or ("", _name(prompt))
         if not name:
             return False
         key = path, prompt.function, name
         if key not in self._answers:
+            self._searches += 1
+            if self._searches > MAX_SEARCHES:
+                return False
             self._answers[key] = (
                 (self._is_entry_alone(holder, name, path, source) if holder else _is_made_alone(name, prompt, source))
                 and "globals()" not in source.text
@@ -81,6 +94,20 @@ class _Search:
                 and self._is_used(name, path, source)
             )
         return self._answers[key]
+
+    def _entry(self, prompt: Prompt, source: SourceFile) -> tuple[str, str] | None:
+        """Dictionary and key of a prompt that a module states as `PROMPTS["name"] = ...`."""
+        if prompt.function != "<module>":
+            return None
+        if source.path not in self._entries:
+            self._entries[source.path] = [
+                (match.start(), match.end(), match[1], match[2]) for match in _ENTRY.finditer(source.text)
+            ]
+        entries = self._entries[source.path]
+        at = bisect.bisect_left(entries, source.offset(prompt.span.line + 1, 1), key=itemgetter(0)) - 1
+        if at < 0 or _STATEMENT.search(source.text, entries[at][1], source.offset(prompt.span.line, 1)):
+            return None  # nothing, or something else, begins ahead of the prompt
+        return entries[at][2:]
 
     def is_uncalled(self, function: str, shown: str) -> bool:
         """Whether a function is private by its name, and no place but definitions has that name."""
@@ -106,8 +133,10 @@ class _Search:
 
     def _is_entry_alone(self, holder: str, key: str, path: Path, source: SourceFile) -> bool:
         """Whether the only mention of a key in its file is the entry's own, and every use of the dictionary spells the key that it asks for."""
-        texts = (source.text, *self._others(path, holder))
-        return len(_mentions(key, source.text)) == 1 and not any(_is_asked_at_run_time(holder, text) for text in texts)
+        if (path, holder) not in self._any_key:
+            texts = (source.text, *self._others(path, holder))
+            self._any_key[path, holder] = any(_is_asked_at_run_time(holder, text) for text in texts)
+        return not self._any_key[path, holder] and len(_mentions(key, source.text)) == 1
 
     def _is_used(self, name: str, path: Path, source: SourceFile) -> bool:
         """Whether other files use the file by name, and none of them takes what it holds by a name that is made at run time."""
@@ -174,30 +203,23 @@ def _mentions(name: str, text: str) -> list[int]:
     return found
 
 
-def _entry(prompt: Prompt, source: SourceFile) -> tuple[str, str] | None:
-    """Dictionary and key of a prompt that a module states as `PROMPTS["name"] = ...`."""
-    if prompt.function != "<module>":
-        return None
-    found = None
-    for match in _ENTRY.finditer(source.text, 0, source.offset(prompt.span.line + 1, 1)):
-        found = match
-    if found is None or _STATEMENT.search(source.text, found.end(), source.offset(prompt.span.line, 1)):
-        return None  # something else begins between the entry and the prompt
-    return found[1], found[2]
-
-
 def _is_asked_at_run_time(holder: str, text: str) -> bool:
     """Whether a dictionary is used other than by keys that are spelled, where it is made, or where it is imported."""
     for at in _mentions(holder, text):
         end = at + len(holder)
         line = text[text.rfind("\n", 0, at) + 1 : at].lstrip()
-        behind = text[end : text.find("\n", end) if "\n" in text[end:] else len(text)].strip()
+        behind = text[end : _line_end(text, end)].strip()
         spelled = re.match(r"""\s*\[\s*["'][^"']*["']\s*\]""", behind)
         made = not line and re.match(r"(:.*)?=(?!=)", behind)
         imported = line.startswith(("from ", "import ")) or (not line and behind in {"", ","})
         if not (spelled or made or imported):
             return True
     return False
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
 
 
 def _goes_on(neighbour: str) -> bool:
@@ -221,8 +243,10 @@ def _is_made_alone(name: str, prompt: Prompt, source: SourceFile) -> bool:
     line, column = source.place(found[0])
     text = source.line_text(line)
     before, behind = text[: column - 1].split(), text[column - 1 + len(name) :].lstrip()
-    if prompt.function == "<module>":
-        return not before and behind[:1] in {":", "="}
+    if (
+        prompt.function == "<module>"
+    ):  # what a class states may be asked for through the class, or be a member of an enumeration
+        return column == 1 and behind[:1] in {":", "="}
     if before not in (["def"], ["async", "def"]):
         return False
     own = _decorators(source, line)
