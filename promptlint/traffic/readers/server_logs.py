@@ -7,6 +7,7 @@ what to switch on: an estimate from half a prompt is worse than none.
 from __future__ import annotations
 
 import ast
+import contextlib
 import datetime as dt
 import json
 import re
@@ -70,12 +71,16 @@ def _vllm(line: str) -> Mapping[str, Any] | None:
     row: dict[str, Any] = {"vllm_request": match.group(1), "prompt": prompt}
     found = re.compile(r"prompt_token_ids: (\[[\d, ]*\]|None)").search(line, at)
     if found is not None and found.group(1) != "None":
-        row["prompt_token_ids"] = json.loads(found.group(1))
+        try:
+            row["prompt_token_ids"] = json.loads(found.group(1))
+        except ValueError:
+            raise Unreadable("not a list of token ids", "prompt_token_ids") from None
     when = _VLLM_TIME.search(line)
     if when is not None:
         month, day, hour, minute, second = (int(part) for part in when.groups())
         # The log has no year; 2000 keeps the order and the distances, which is all that a replay needs.
-        row["timestamp"] = dt.datetime(2000, month, day, hour, minute, second, tzinfo=dt.UTC).timestamp() * 1000.0
+        with contextlib.suppress(ValueError):  # no such day or hour: a request without a time
+            row["timestamp"] = dt.datetime(2000, month, day, hour, minute, second, tzinfo=dt.UTC).timestamp() * 1000.0
     lora = re.compile(r"lora_name='([^']*)'").search(line, at)
     if lora is not None:
         row["namespace"] = lora.group(1)

@@ -124,6 +124,15 @@ def test_sglang_level_1_has_no_prompt(tmp_path):
     assert "level 3" in traffic.problems[0].reason
 
 
+def test_a_broken_vllm_line_is_a_problem_and_a_broken_time_is_none(tmp_path):
+    line = "DEBUG {} [request_logger.py:49] Request cmpl-{} details: prompt: 'Is it open?', prompt_token_ids: {}, prompt_embeds shape: None.\n"
+    text = line.format("11-30 19:00:01", 1, "[1, 2 4]") + line.format("13-41 29:00:01", 2, "[1, 2, 4]")
+    traffic, (record,) = read(tmp_path, text, "server.log")
+    assert (record.token_ids, record.timestamp) == ([1, 2, 4], None)
+    (problem,) = traffic.problems
+    assert (problem.line, problem.field) == (1, "prompt_token_ids")
+
+
 def test_vllm_info_lines_have_no_prompt(tmp_path):
     traffic, records = read(
         tmp_path,
