@@ -61,7 +61,8 @@ __all__ = ["Evaluator", "Shared"]
 MAX_STEPS = 40_000  # statements and expressions of one template with all that it includes
 MAX_CALLS = 12  # nested includes, macros and parents
 MAX_WITHIN = 2  # times that a template is followed within itself: one that includes itself twice doubles each time
-MAX_SIZE = 20_000  # parts of a text, characters of a constant, items of a list
+MAX_SIZE = 20_000  # parts of a value, characters of a constant, items of a list
+MAX_PARTS = 4_000  # of a text that is rendered; the rules take about a millisecond for each
 MAX_UNROLLED = 40  # items of a list in the template that a loop over it is written out for
 
 _PASSES_ON = (
@@ -173,8 +174,8 @@ class Evaluator:
             if not self.shared.spend():
                 found.append(self.lost(statement, "template too large to follow"))
                 break
-            if len(found) > MAX_SIZE:
-                found[MAX_SIZE:] = [self.lost(statement, "text too large to follow")]
+            if len(found) > MAX_PARTS:
+                found[MAX_PARTS:] = [self.lost(statement, "text too large to follow")]
                 break
             found += self.statement(statement)
         return tuple(found)

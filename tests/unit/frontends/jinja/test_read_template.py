@@ -254,6 +254,13 @@ def test_broken_templates_are_refused_with_their_line(text: str, line: int) -> N
     assert caught.value.line == line
 
 
+def test_what_lies_beyond_the_parts_that_are_followed_is_told_of() -> None:
+    segments = read("Say {{ x }}. " * 3_000)
+    assert len(segments) == 4_001
+    assert isinstance(segments[-1], Hole)
+    assert segments[-1].expression == "text too large to follow"
+
+
 @pytest.mark.parametrize(
     "text",
     [
