@@ -3,7 +3,7 @@
 `call_sites` renders the prompts of a reading; `Rendered` is what checks and the advisor read; `cost_of` prices a value at its place.
 """
 
-from promptlint.analysis.assumptions import Assumptions, count_tokens, prepare_to_count
+from promptlint.analysis.assumptions import Assumptions, count_tokens
 from promptlint.analysis.callsite import BlockSummary, CallSite, call_sites, describe, terms_used
 from promptlint.analysis.estimate import Cost, cost_of, hit_rate, tokens_behind
 from promptlint.analysis.render import Item, Rendered, render
@@ -20,7 +20,6 @@ __all__ = [
     "count_tokens",
     "describe",
     "hit_rate",
-    "prepare_to_count",
     "render",
     "terms_used",
     "tokens_behind",

@@ -12,7 +12,7 @@ from promptlint import tokenizers
 from promptlint.catalog.profiles import Profile, Thresholds, encoding_for, load_profile, load_thresholds
 from promptlint.ir import TemplateLayout
 
-__all__ = ["Assumptions", "count_tokens", "prepare_to_count", "remembered"]
+__all__ = ["Assumptions", "count_tokens", "remembered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,3 @@ def count_tokens(encoding: str, text: str) -> int:
     if key not in remembered:
         remembered[key] = tokenizers.get(encoding).count(text)
     return remembered[key]
-
-
-def prepare_to_count(tokenizer: str | None) -> None:
-    """Load what counting will need, before there is anything to count: for who has to wait anyway. Nothing where earlier runs left their counts."""
-    if not remembered:
-        tokenizers.get(tokenizer or tokenizers.DEFAULT)

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import cast
 
 from promptlint import __version__
-from promptlint.analysis import Assumptions, CallSite, prepare_to_count
+from promptlint.analysis import Assumptions, CallSite
 from promptlint.app.discovery import Discovery, absolute, discover, matches_glob
 from promptlint.app.local_templates import layouts
 from promptlint.app.suppress import Suppression, read_suppressions
@@ -140,8 +139,7 @@ def analyse(
         overlay=dict(request.overlay or {}),
     )
     with paused_collector():
-        read = read or partial(read_project, meanwhile=partial(prepare_to_count, settings.tokenizer))
-        reading = read(project, discovery, settings.extra_rules)
+        reading = (read or read_project)(project, discovery, settings.extra_rules)
         if request.traffic:
             from promptlint.app.traffic import measured_reading
 
@@ -168,11 +166,10 @@ def read_project(
     discovery: Discovery,
     extra_rules: tuple[Path, ...] = (),
     roots: frozenset[Path] | None = None,
-    meanwhile: Callable[[], None] = lambda: None,
 ) -> Reading:
     """All front ends over one project. A template that Python fills is read there, with its values; the others are read on their own.
 
-    `roots`: only the prompts that begin in these files, where they are given. `meanwhile` is called while other processes read and this one has nothing to do.
+    `roots`: only the prompts that begin in these files, where they are given.
     """
     from promptlint.frontends import chat_template, jinja, python
 
@@ -180,9 +177,7 @@ def read_project(
         jinjas = [path for path in discovery.jinja if path in roots]
         discovery = replace(discovery, jinja=jinjas, prompts=[path for path in discovery.prompts if path in roots])
     with _reading_alone(project, discovery) as finish:
-        reading = python.read(
-            project, templates=jinja.read_template, extra_rules=extra_rules, roots=roots, meanwhile=meanwhile
-        )
+        reading = python.read(project, templates=jinja.read_template, extra_rules=extra_rules, roots=roots)
         alone = finish() + chat_template.read_inline(reading.prompts)
     return combined(reading, alone)
 

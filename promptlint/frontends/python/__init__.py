@@ -36,13 +36,12 @@ def read(
     warm: Warm | None = None,
     hasty: bool = False,
     going: Callable[[], None] = lambda: None,
-    meanwhile: Callable[[], None] = lambda: None,
 ) -> Reading:
     """Read every prompt that the project's Python files build; of `roots`, where they are given, only those that begin there.
 
     `warm` gives what an earlier reading left and keeps what this one leaves; the whole project is then read in one part. `going` is
     called from time to time with it, and may raise to end the reading. `hasty`: what a change does to other files may wait for the next
-    reading, as `warm.memory.waiting` then says. `meanwhile` is called once where other processes still read while this one has nothing to do.
+    reading, as `warm.memory.waiting` then says.
     Nothing is raised for what a file holds.
     """
     limit = sys.getrecursionlimit()
@@ -51,7 +50,7 @@ def read(
         with paused_collector():
             if warm is not None:
                 return _read_warm(project, templates, extra_rules, warm, going, hasty=hasty)
-            return _read(project, templates, extra_rules, roots, meanwhile)
+            return _read(project, templates, extra_rules, roots)
     finally:
         sys.setrecursionlimit(limit)
 
@@ -61,7 +60,6 @@ def _read(
     templates: TemplateReader,
     extra_rules: tuple[Path, ...],
     roots: frozenset[Path] | None,
-    meanwhile: Callable[[], None],
 ) -> Reading:
     sdk, sources, names = load_sdk(extra_rules), load_sources(extra_rules), load_names(extra_rules)
     index = Index(project)
@@ -74,7 +72,7 @@ def _read(
         paths = [path for path in files if _is_candidate(project, path, mark)]
         return Part(project, Interpreter(project, view, sdk, sources, names, templates, share=share), paths)
 
-    return _reading(project, read_parts(project, shares, make, meanwhile), sdk)
+    return _reading(project, read_parts(project, shares, make), sdk)
 
 
 def _read_warm(

@@ -105,12 +105,10 @@ def read_parts(
     project: Project,
     shares: Sequence[tuple[float, Sequence[Path]]],
     make: Callable[[float, Sequence[Path]], Part],
-    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Found]:
     """What each part gave, in order. The first is read here and the others in processes of their own, where there are cores for them.
 
-    A process that dies loses nothing: its part is read here. `meanwhile` is called when the files are parsed here, which
-    are fewer than the others', and some may hold a prompt.
+    A process that dies loses nothing: its part is read here.
     """
     if len(shares) == 1:
         return [make(*shares[0]).evaluate(())]
@@ -122,8 +120,6 @@ def read_parts(
                 helpers[number] = stack.enter_context(worker)
         parts = {number: make(*share) for number, share in enumerate(shares) if number not in helpers}
         surveys = {number: part.survey() for number, part in parts.items()}
-        if helpers and any(part.modules for part in parts.values()):
-            meanwhile()
         for number, worker in list(helpers.items()):
             try:
                 surveys[number] = worker.receive()

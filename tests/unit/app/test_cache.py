@@ -26,7 +26,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "prompts" / "p.txt").write_text("hello\n")
     runs: list[Path] = []
 
-    def read(project, discovery, extra, meanwhile):
+    def read(project, discovery, extra):
         runs.append(project.root)
         for path in discovery.files:
             project.source(path)

@@ -63,7 +63,7 @@ def run(tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         monkeypatch.setattr(pipeline, "load_rules", lambda extra=(): RULES)
-        monkeypatch.setattr(pipeline, "read_project", lambda project, discovery, extra, meanwhile: reading or Reading())
+        monkeypatch.setattr(pipeline, "read_project", lambda project, discovery, extra: reading or Reading())
         monkeypatch.setattr(
             pipeline, "run", lambda reading, rules, assumptions: CheckResult(findings, (), {"profile": "typical"})
         )

@@ -111,17 +111,6 @@ def test_the_parts_see_one_another(project: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @needs_fork
-@pytest.mark.parametrize(("processes", "times"), [(1, 0), (2, 1)])
-def test_the_tokenizer_is_loaded_while_another_process_still_reads(
-    project: Path, monkeypatch: pytest.MonkeyPatch, processes: int, times: int
-) -> None:
-    loaded: list[str | None] = []
-    monkeypatch.setattr(pipeline, "prepare_to_count", loaded.append)
-    report(project, monkeypatch, processes)
-    assert loaded == [None] * times
-
-
-@needs_fork
 def test_one_process_and_several_give_the_same_report(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     start = workers.start
