@@ -1244,10 +1244,11 @@ class _Reader:
 
         It counts where the same function makes messages with roles of the rows.
         """
-        if self._quiet_place(node) or self._route(node) or not self._facts[self._scope(node)].evidence:
+        if not node.args or self._quiet_place(node) or self._route(node) or not self._facts[self._scope(node)].evidence:
             return
         if _last(node.func) == "limit":
-            assert isinstance(node.func, ast.Attribute)
+            if not isinstance(node.func, ast.Attribute):
+                return  # somebody's own function
             table = _newest_first(node.func.value)
             count: ast.expr | None = node.args[0]
         else:

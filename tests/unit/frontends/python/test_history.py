@@ -160,6 +160,7 @@ FLAGGED = {
 }
 
 FINE = {
+    "a function of one's own called limit": "def rows(messages):\n    use(messages[:][0]['role'])\n    query.order_by(created.desc()).limit()\n    return [{'role': 'user', 'content': x} for x in limit(40)]\n",
     "the first message itself, cut to fit": "def fit(messages, limit):\n    kept = [m for m in messages if m['role'] == 'system']\n    messages = kept\n    while True:\n        messages[0]['content'] = cut(kept[0]['content'], limit)\n        return messages\n",
     "the newest taken back": "def forget(messages, count):\n    n = len(messages)\n    start = max(0, n - count)\n    del messages[start:n]\n",
     "all ahead of the newest question, at once": "def clear(messages):\n    newest = None\n    for i in reversed(range(len(messages))):\n        if messages[i]['role'] == 'user':\n            newest = i\n            break\n    if newest is not None:\n        del messages[1:newest]\n",
