@@ -15,23 +15,26 @@ __all__ = ["EndlessCache"]
 _STEPS_BACK = 3
 """Nodes that are tried upwards from where the last run ended: the next turn of a conversation leaves it near its end."""
 
-_Path = list[tuple[int, "_Node"]]
-"""From a root downwards: the byte at which a node begins, and the node."""
+_Path = list["_Node"]
+"""Nodes from a root downwards."""
 
 
 class _Node:
     """A run of whole pages. What holds for a node (`stored`, `asked`) holds for those above it.
 
     Attributes:
+        run: packed tokens.
+        upto: the byte of a prompt at which it ends; it begins where the node above it ends.
         stored: its tokens are in the cache.
         asked: some prompt goes to its end.
         ends: some prompt of whole pages ends with it.
     """
 
-    __slots__ = ("asked", "below", "ends", "run", "stored")
+    __slots__ = ("asked", "below", "ends", "run", "stored", "upto")
 
-    def __init__(self, run: bytes, *, stored: bool = False, asked: bool = False) -> None:
+    def __init__(self, run: bytes, upto: int, *, stored: bool = False, asked: bool = False) -> None:
         self.run = run
+        self.upto = upto
         self.stored = stored
         self.asked = asked
         self.ends = False
@@ -50,10 +53,11 @@ class EndlessCache:
 
     def __init__(self, page_size: int = 1) -> None:
         self._page = page_size * TOKEN_BYTES
-        self._roots: dict[Hashable, _Node] = {}
+        root = _Node(b"", 0, stored=True, asked=True)
+        self._roots: dict[Hashable, _Node] = {None: root}
         self._namespace: Hashable = None
         self._last = b""
-        self._path: _Path = []
+        self._path: _Path = [root]
         self.depth_first = 0
 
     def lookup(self, request: Request) -> Match:
@@ -71,8 +75,9 @@ class EndlessCache:
         found, asked = _stored(path, at), _asked(path, at)
         node = self._enter(namespace, path, at, prompt, end)
         _mark_asked(path)
-        if request.kept is not None:
-            written = self._floor(len(request.kept)) - self.store(namespace, request.kept)
+        kept = request.kept
+        if kept is not None:
+            written = len(kept) - len(kept) % page - self.store(namespace, kept)
         else:
             _mark_stored(path)
             written = end - found
@@ -83,13 +88,14 @@ class EndlessCache:
         cached = min(found, last - last % page)
         if asked == total and node.ends:
             asked -= page  # an exact repeat computes its last page again
-        node.ends = node.ends or end == total
+        if end == total:
+            node.ends = True
         self.depth_first += asked // TOKEN_BYTES
         return Outcome(total // TOKEN_BYTES, cached // TOKEN_BYTES, written // TOKEN_BYTES)
 
     def store(self, namespace: Hashable, tokens: bytes) -> int:
         """Store a run; returns the bytes of its whole pages that were there before."""
-        end = self._floor(len(tokens))
+        end = len(tokens) - len(tokens) % self._page
         path, at = self._find(namespace, tokens, end)
         found = _stored(path, at)
         self._enter(namespace, path, at, tokens, end)
@@ -103,95 +109,95 @@ class EndlessCache:
 
     def _find(self, namespace: Hashable, tokens: bytes, end: int) -> tuple[_Path, int]:
         """The path along `tokens[:end]` as far as it is there, which is at least a root, and the bytes that agree."""
-        if len(self._last) <= end and tokens.startswith(self._last) and namespace == self._namespace:
+        last = self._last
+        if tokens.startswith(last) and len(last) <= end and namespace == self._namespace:
             path = self._path  # no copy: it becomes the path of this run
+            if not path[-1].below:
+                return path, len(last)
         else:
             path = self._start(namespace, tokens, end)
         if not path:
-            path = [(0, self._roots.setdefault(namespace, _Node(b"", stored=True, asked=True)))]
+            path = [self._roots.setdefault(namespace, _Node(b"", 0, stored=True, asked=True))]
         return path, self._descend(path, tokens, end)
 
     def _start(self, namespace: Hashable, tokens: bytes, end: int) -> _Path:
         """The path along `tokens` as far as it is known without looking: that of the last run, or the root; empty for a new namespace."""
         if namespace == self._namespace:
             path, last = self._path, memoryview(self._last)
-            upto = len(last)
             for keep in range(len(path), max(0, len(path) - _STEPS_BACK), -1):
+                upto = path[keep - 1].upto
                 if upto <= end and tokens.startswith(last[:upto]):
                     return path[:keep]
-                upto = path[keep - 1][0]
         root = self._roots.get(namespace)
-        return [] if root is None else [(0, root)]
+        return [] if root is None else [root]
 
     def _descend(self, path: _Path, tokens: bytes, end: int) -> int:
         """Extend the path, whose nodes agree, as far as `tokens[:end]` agrees; returns the bytes that do, which may end within its last node."""
-        page = self._page
-        begin, node = path[-1]
-        at = begin + len(node.run)
+        page, node = self._page, path[-1]
+        at = node.upto
         while at < end:
             child = node.below.get(tokens[at : at + page])
             if child is None:
                 break
-            path.append((at, child))
+            path.append(child)
             if not tokens.startswith(child.run, at, end):
                 same = common_prefix(child.run, tokens, at, end)
                 return at + same - same % page
-            at += len(child.run)
-            node = child
+            node, at = child, child.upto
         return at
 
     def _enter(self, namespace: Hashable, path: _Path, at: int, tokens: bytes, end: int) -> _Node:
         """Make the path, of which `at` bytes agree, that of `tokens[:end]`; returns the node that it ends with. It becomes the last run."""
-        begin, node = path[-1]
-        if at < begin + len(node.run):
+        node = path[-1]
+        if at < node.upto:
             node = self._split(path, at)
         if at < end:
-            below = _Node(tokens[at:end])
-            node.below[tokens[at : at + self._page]] = below
-            path.append((at, below))
+            run = tokens[at:end]
+            below = _Node(run, end)
+            node.below[run[: self._page]] = below
+            path.append(below)
             node = below
         self._namespace, self._last, self._path = namespace, tokens[:end], path
         return node
 
     def _split(self, path: _Path, at: int) -> _Node:
         """Cut the last node of the path at byte `at`; the path then ends with the upper half, which is returned."""
-        begin, lower = path.pop()
-        parent = path[-1][1]
-        upper = _Node(lower.run[: at - begin], stored=lower.stored, asked=lower.asked)
-        lower.run = lower.run[at - begin :]
+        lower = path.pop()
+        parent = path[-1]
+        size = at - parent.upto
+        upper = _Node(lower.run[:size], at, stored=lower.stored, asked=lower.asked)
+        lower.run = lower.run[size:]
         upper.below[lower.run[: self._page]] = lower
         parent.below[upper.run[: self._page]] = upper
-        path.append((begin, upper))
+        path.append(upper)
         return upper
 
 
 def _stored(path: _Path, at: int) -> int:
     """Bytes that are stored, of the `at` that agree with the path."""
-    if path[-1][1].stored:
-        return at
-    for begin, node in reversed(path):
+    for node in reversed(path):
         if node.stored:
-            return min(at, begin + len(node.run))
+            return min(at, node.upto)
     return 0
 
 
 def _asked(path: _Path, at: int) -> int:
     """Bytes that some prompt begins with, of the `at` that agree with the path."""
-    for begin, node in reversed(path):
+    for node in reversed(path):
         if node.asked:
-            return min(at, begin + len(node.run))
+            return min(at, node.upto)
     return 0
 
 
 def _mark_stored(path: _Path) -> None:
-    for _, node in reversed(path):
+    for node in reversed(path):
         if node.stored:
             return
         node.stored = True
 
 
 def _mark_asked(path: _Path) -> None:
-    for _, node in reversed(path):
+    for node in reversed(path):
         if node.asked:
             return
         node.asked = True
