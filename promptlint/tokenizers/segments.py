@@ -17,7 +17,7 @@ import re
 import zlib
 from array import array
 from collections.abc import Iterable
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from promptlint.tokenizers import EMBEDDED, ID_BYTES, ID_TYPE, Tokenizer
 
@@ -30,6 +30,8 @@ _PIECE = 4096
 """Characters after which a cut is looked for: long enough that a call costs little beside its work, short enough to share."""
 _ENDS = 64
 """Characters at either end by which a piece is known again."""
+_FEW = 12
+"""Packed runs that are joined anew for every prompt that continues them, before one copy of them all takes their place."""
 
 
 class Special(str):
@@ -91,7 +93,8 @@ class SegmentTokenizer:
         self._specials: dict[str, bytes] = {}
         self._met: set[int] = set()
         self._head: list[Run] = []
-        self._head_ids: list[bytes] = []  # of its first runs
+        self._head_upto = 0
+        self._head_ids: list[bytes] = []  # of its first `_head_upto` runs
 
     def text(self, text: str) -> bytes:
         """Packed ids of one run of text."""
@@ -106,36 +109,30 @@ class SegmentTokenizer:
     def prepare(self, texts: Iterable[Run]) -> None:
         """Tokenise in one go what `text` will be asked for until the next call; runs that are no text are passed over."""
         known = self._known
-        plans: dict[
-            str, list[str] | None
-        ] = {}  # the parts of a long text; None for a short one, or one that no cut is known for
+        kept: dict[str, None] = {}  # what is remembered
+        plans: dict[str, list[str]] = {}  # the parts of the long texts
         again: set[str] = set()
-        kept: list[str] = []
         for text in texts:
             if text in known or type(text) is not str:
                 continue
-            if text in plans:
+            if len(text) <= _PIECE or not self._cuts:
+                kept[text] = None
+            elif text in plans:
                 again.add(text)
-            elif len(text) <= _PIECE or not self._cuts:
-                plans[text] = None
-                kept.append(text)
             else:
                 plans[text] = self._parts(text, kept, again)
-        wanted = dict.fromkeys(kept)
-        for parts in plans.values():
-            if parts is not None:
-                wanted.update(dict.fromkeys(part for part in parts if part not in known))
-        ids = dict(zip(wanted, self.tokenizer.packed(list(wanted)), strict=True))
-        for text in kept:
-            known[text] = ids[text]
+        parts = chain.from_iterable(plans.values())
+        once = dict.fromkeys(part for part in parts if part not in kept and part not in known)
+        ids = self.tokenizer.packed([*kept, *once])
+        known.update(zip(kept, ids, strict=False))
+        found = dict(zip(once, ids[len(kept) :], strict=True))
         self._ready = {}
-        for text, parts in plans.items():
-            if parts is not None:
-                self._ready[text] = b"".join([ids[part] if part in ids else known[part] for part in parts])
-                if text in again:
-                    known[text] = self._ready[text]
+        for text, split in plans.items():
+            self._ready[text] = b"".join([found[part] if part in found else known[part] for part in split])
+            if text in again:
+                known[text] = self._ready[text]
 
-    def _parts(self, text: str, kept: list[str], again: set[str]) -> list[str]:
+    def _parts(self, text: str, kept: dict[str, None], again: set[str]) -> list[str]:
         """A long text as the pieces that were met before, which are added to `kept`, and the stretches between them, which are tokenised whole."""
         met = self._met
         mark = hash(text)
@@ -152,7 +149,7 @@ class SegmentTokenizer:
             stretch = [cut for cut, _ in group]
             if is_met:
                 parts = [text[start:end] for start, end in stretch]
-                kept += [part for part in parts if part not in self._known]
+                kept.update(dict.fromkeys(part for part in parts if part not in self._known))
                 found += parts
             else:
                 found.append(text[stretch[0][0] : stretch[-1][1]])
@@ -175,11 +172,14 @@ class SegmentTokenizer:
 
     def continued(self, head: list[Run], upto: int, tail: Iterable[Run]) -> bytes:
         """Packed ids of `head[:upto]` and of more runs. A `head` that was met in the call before must not have changed but at its end: its ids are continued."""
+        if head is not self._head or upto < self._head_upto:
+            self._head, self._head_upto, self._head_ids = head, 0, []
         ids = self._head_ids
-        if head is not self._head or upto < len(ids):
-            self._head = head
-            ids = self._head_ids = []
-        ids += map(self._run, head[len(ids) : upto])
+        if upto > self._head_upto:
+            ids += map(self._run, head[self._head_upto : upto])
+            self._head_upto = upto
+            if len(ids) > _FEW:
+                ids[:] = [b"".join(ids)]
         return b"".join([*ids, *map(self._run, tail)])
 
     def _run(self, run: Run) -> bytes:

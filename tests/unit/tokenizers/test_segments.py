@@ -127,9 +127,9 @@ def test_half_a_surrogate_pair_is_counted_like_a_replacement_character():
 def test_a_head_that_grows_is_continued_and_another_one_is_not_mistaken_for_it():
     tokenizer = get("cl100k_base")
     segments = SegmentTokenizer(tokenizer)
-    head, runs = [], [f"turn {number} of them\n" for number in range(6)]
-    ids = [b"".join(tokenizer.packed([*runs[:upto], "end"])) for upto in range(6)]
-    for upto in (1, 1, 3, 2, 5):  # also back, to one that was shorter
+    head, runs = [], [f"turn {number} of them\n" for number in range(60)]
+    ids = [b"".join(tokenizer.packed([*runs[:upto], "end"])) for upto in range(61)]
+    for upto in (1, 1, 3, 2, 5, 8, 20, 21, 40, 39, 41, 60):  # also back, to one that was shorter
         head += runs[len(head) : upto]
         assert segments.continued(head, upto, ["end"]) == ids[upto]
     other = ["another", *runs[1:]]
