@@ -7,12 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from promptlint.caches.block_lru import BlockRequest, Chains
 from promptlint.caches.request import TOKEN_BYTES, Request, pack
 from promptlint.traffic.read import Problem
 from promptlint.traffic.record import CACHE_READ, CACHE_WRITE, INPUT, Place, Record, Unreadable
+
+if TYPE_CHECKING:
+    from promptlint.tokenizers.render import Rendered
 
 __all__ = ["Render", "Renderer", "Requests", "Source", "TextTokens", "repeats_id"]
 
@@ -148,15 +151,15 @@ class Requests:
 
     def __iter__(self) -> Iterator[Request | BlockRequest]:
         if self._kept is not None:
-            yield from self._kept
-            return
+            return iter(self._kept)
+        return self._keeping() if self._keep else self._read()
+
+    def _keeping(self) -> Iterator[Request | BlockRequest]:
         kept = []
         for request in self._read():
-            if self._keep:
-                kept.append(request)
+            kept.append(request)
             yield request
-        if self._keep:
-            self._kept = kept
+        self._kept = kept
 
     def _read(self) -> Iterator[Request | BlockRequest]:
         self.problems = []
@@ -266,8 +269,8 @@ class Requests:
         labels = _labels(record.namespace, record.model, record.call_site)
         name = len(self._lines)
         session = record.session_id or record.namespace or None
-        self.bare = self.bare or record.hash_ids is not None or record.token_ids is not None
         if record.hash_ids is not None:
+            self.bare = True
             size = record.block_size or self.block_size
             length = record.input_length if record.input_length is not None else len(record.hash_ids) * size
             if length < 1:
@@ -286,6 +289,7 @@ class Requests:
                 prompt += unknown.run(length - len(prompt) // TOKEN_BYTES)
             text = self._block_text(record, prompt, size, unknown)
         elif record.token_ids is not None:
+            self.bare = True
             text = TextTokens(_packed(record.token_ids, record.ids_field))
         elif self.render is not None:
             text = self.render(record)
@@ -298,22 +302,23 @@ class Requests:
             output = _packed(record.output_tokens, "output_tokens")
         elif record.output_length and not output and text.kept is None:
             output = unknown.run(_limited(record.output_length, "output_length"))
+        # In the order of the fields: a class makes a dictionary of what is named, which costs more than the request.
         request = Request(
             name,
             text.prompt,
             output,
-            namespace=_namespace(record),
-            timestamp=(record.timestamp or 0.0) / 1000.0,
-            priority=_whole(record.extra, "priority") if record.extra else None,
-            max_new_tokens=_whole(record.extra, "max_new_tokens", 0) if record.extra else None,
-            session=session,
-            labels=labels,
-            breakpoints=text.breakpoints,
-            stops=text.stops,
-            kept=text.kept,
-            lifetimes=text.lifetimes,
-            head=text.head,
-            route=str(record.parameters.get("prompt_cache_key") or ""),
+            _namespace(record),
+            (record.timestamp or 0.0) / 1000.0,
+            _whole(record.extra, "priority") if record.extra else None,
+            _whole(record.extra, "max_new_tokens", 0) if record.extra else None,
+            session,
+            labels,
+            text.breakpoints,
+            text.stops,
+            text.kept,
+            text.lifetimes,
+            text.head,
+            str(record.parameters.get("prompt_cache_key") or "") if record.parameters else "",
         )
         return chains.blocks(request) if self.as_blocks else request
 
@@ -420,9 +425,8 @@ class Renderer:
         self._render: Any = None
         self._conversation: Any = None
         self._packed: Any = None
-        self._prepared: dict[
-            int, tuple[Record, Any]
-        ] = {}  # by the identity of a record, which is kept so that it stays one
+        self._chunk: Sequence[Record] = ()  # kept, so that the identity of a record means it
+        self._prepared: dict[int, Rendered | Unreadable] = {}  # by that identity
 
     @property
     def used(self) -> list[str]:
@@ -433,7 +437,7 @@ class Renderer:
         texts: defaultdict[bool, list[str]] = defaultdict(
             list
         )  # by whether they are in disguise, which decides on the tokenizer
-        prepared: dict[int, tuple[Record, Any]] = {}
+        prepared: dict[int, Rendered | Unreadable] = {}
         head, upto = None, 0  # of the request before: requests of one transcript share the runs that they begin with
         for record in records:
             own = texts[bool(record.extra and record.disguised)]
@@ -445,9 +449,9 @@ class Renderer:
             try:
                 rendered = self._rendered(record)
             except Unreadable as error:
-                prepared[id(record)] = (record, error)
+                prepared[id(record)] = error
                 continue
-            prepared[id(record)] = (record, rendered)
+            prepared[id(record)] = rendered
             if rendered.head is not head:
                 head, upto = rendered.head, 0
             if head is not None:
@@ -457,7 +461,7 @@ class Renderer:
             own += rendered.answer
             if rendered.kept is not None:
                 own += rendered.kept
-        self._prepared = prepared
+        self._chunk, self._prepared = tuple(records), prepared
         for disguised, found in texts.items():
             self._tokenizer_for(disguised=disguised).prepare(found)
 
@@ -467,8 +471,9 @@ class Renderer:
         if record.prompt is not None:
             output = record.output if isinstance(record.output, str) else ""
             return TextTokens(self._tokenizer.text(record.prompt), self._tokenizer.text(output) if output else b"")
-        known = self._prepared.get(id(record))
-        rendered = self._rendered(record) if known is None or known[0] is not record else known[1]
+        rendered = self._prepared.get(id(record))
+        if rendered is None:
+            rendered = self._rendered(record)
         if isinstance(rendered, Unreadable):
             raise rendered
         prompt, answer, stored = self._packed(rendered, self._tokenizer)
@@ -477,18 +482,21 @@ class Renderer:
         places = self._places(record, rendered.prompt)
         return TextTokens(prompt, answer, stored, places.breakpoints, places.stops, places.lifetimes, places.head)
 
-    def _rendered(self, record: Record) -> Any:
+    def _rendered(self, record: Record) -> Rendered:
         if self._render is None:
             from promptlint.tokenizers.render import Conversation, packed, renderer
 
             self._render = renderer(self._mode)
             self._conversation, self._packed = Conversation, packed
         try:
-            return self._render(self._conversation(record.messages or (), record.tools, record.system, record.output))
+            found: Rendered = self._render(
+                self._conversation(record.messages or (), record.tools, record.system, record.output)
+            )
         except ValueError as error:
             raise Unreadable(f"cannot be rendered as {self._mode}: {error}", "messages") from error
         except RecursionError as error:
             raise Unreadable("nested too deeply", "messages") from error
+        return found
 
     def _tokenizer_for(self, *, disguised: bool) -> Any:
         """The tokenizer that was asked for; without one the default, or for text in disguise the one that counts it as what it was."""

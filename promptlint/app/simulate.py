@@ -55,7 +55,8 @@ def simulate(
     run = run_of(setup, sampler)
     order: list[Any] | None = [] if setup.schedule is not None else None
     with no_collector():
-        run.replay(_noted(requests if sampler is None else sampler(requests), order, progress))
+        replayed = requests if sampler is None else sampler(requests)
+        run.replay(replayed if order is None and progress is None else _noted(replayed, order, progress))
     if not len(run.results):
         raise UserError("no request to replay" + (f" in the sample of {setup.sample:g}" if sampler is not None else ""))
     curve = run.curve(lambda: requests if sampler is None else sampler(requests)) if setup.curve else ()

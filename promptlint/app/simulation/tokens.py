@@ -118,10 +118,11 @@ class TokenRun(Run):
 
     def _unlimited(self, cache: EndlessCache, requests: Iterable[Request]) -> None:
         """The bounds come with it: what memory without limit reaches is all that the content allows."""
+        tally, warm_up = self.tally, self.setup.warm_up
         for request in requests:
             before = cache.depth_first
-            self._served(request, 0, cache.admit(request))
-            if self.tally.served > self.setup.warm_up:
+            self.note(request, cache.admit(request))
+            if tally.served > warm_up:
                 self._depth_first += cache.depth_first - before
 
     def _served(self, request: Request, replica: int, outcome: Outcome) -> None:

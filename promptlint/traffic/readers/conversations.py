@@ -31,17 +31,17 @@ def requests_of(
             continue
         when = message.get("timestamp", stamp)
         yield Record(
-            place=place,
-            format=name,
-            id=f"{session}:{index}",
-            session_id=session,
-            timestamp=None if when is None else milliseconds(when),
-            model=model,
-            tools=tools,
+            place,
+            name,
+            f"{session}:{index}",
+            session,
+            None if when is None else milliseconds(when),
+            model,
             system=system,
-            shape=shape,
+            tools=tools,
             messages=messages[:index],
             output=message,
+            shape=shape,
         )
 
 
