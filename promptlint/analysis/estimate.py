@@ -236,13 +236,18 @@ def cost_of(
             if guessed and not _is_surely_shared(other):
                 continue
             behind += other.tokens
-            fixed += other.tokens if other.is_text and (other.over is None or other.over is item.over) else 0
+            fixed += other.tokens if other.is_text and _stays(rendered, other, item) else 0
             history += other.tokens if other.append else 0
             values += other.tokens if not other.is_text and not other.append and _is_surely_shared(other) else 0
             lost += other.tokens * (credit(other, base, profile) - credit(other, max(base, volatility), profile))
             base = _raised(base, other, own, volatility)
     now, if_fixed = _rates(rendered, item, volatility)
     return Cost(behind, max(0.0, lost), now, if_fixed, fixed, history, values)
+
+
+def _stays(rendered: Rendered, text: Item, item: Item) -> bool:
+    """Whether a text behind an item is there in each request: not once for each element of a list, not in the place of a value."""
+    return (text.over is None or text.over is item.over) and not rendered.stands_in(text, item)
 
 
 def _rates(rendered: Rendered, item: Item, volatility: Volatility) -> tuple[float, float]:

@@ -151,6 +151,23 @@ class Rendered:
         arms = {**self.longest, **dict(item.arms)}
         return [other for other in others if not other.arms or all(arms[choice] == arm for choice, arm in other.arms)]
 
+    def stands_in(self, other: Item, item: Item) -> bool:
+        """Whether `other` is rendered where in another case a bare value is: a default, a symbol in place of one. Decided choices of `item` aside."""
+        if not other.arms:
+            return False
+        if "replaced" not in self.memo:
+            words: set[tuple[int, int]] = set()
+            values: set[tuple[int, int]] = set()
+            for each in self.items:
+                if each.arms and isinstance(each.node, Hole):
+                    values.update(each.arms)
+                elif each.arms and isinstance(each.node, Text) and any(map(str.isalnum, each.node.value)):
+                    words.update(each.arms)
+            self.memo["replaced"] = {choice for choice, _ in values - words}
+        replaced: set[int] = self.memo["replaced"]
+        met = {choice for choice, _ in item.arms}
+        return any(choice in replaced and choice not in met for choice, _ in other.arms)
+
     def grows_before(self, item: Item) -> bool:
         """Whether an append-only history stands ahead of the item, in whatever arm."""
         if "history" not in self.memo:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from promptlint.analysis import CallSite, Item, cost_of
 from promptlint.catalog.rules import Rule
 from promptlint.checks.base import Context, Raised, finding, short
-from promptlint.ir import Confidence, Guard, Hole, Media, Step, Text, Volatility
+from promptlint.ir import Confidence, Guard, Hole, Media, Origin, Step, Text, Volatility
 
 __all__ = ["Params", "check"]
 
@@ -30,9 +30,13 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
     """A finding for each choice whose arms differ and whose guard changes."""
     least = Volatility[params.min_volatility.upper()]
     for site in context.sites:
+        told: dict[int, Guard] = {}  # choices that were reported
         for item in site.rendered.items:
             guard = item.node
             if not isinstance(guard, Guard) or _is_explained(site, item) or _is_settled(guard):
+                continue
+            if any(_asks_the_same(guard, told[choice]) for choice, _ in item.arms if choice in told):
+                told[item.choice] = guard  # an `elif`: one decision, told once
                 continue
             volatility = min(guard.volatility, Volatility.SESSION) if guard.latched else guard.volatility
             host = any(origin.kind == "host" for origin in guard.origins)
@@ -43,6 +47,7 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
             cost = cost_of(site.rendered, item, volatility)
             if cost.behind < params.min_tokens_behind:
                 continue
+            told[item.choice] = guard
             yield Raised(
                 finding(
                     rule,
@@ -59,6 +64,15 @@ def check(context: Context, rule: Rule, params: Params) -> Iterator[Raised]:
                 ),
                 subject=(guard.span, "other"),
             )
+
+
+def _asks_the_same(guard: Guard, outer: Guard) -> bool:
+    """Whether two conditions look at the same values."""
+    return bool(guard.origins) and {_asked(one) for one in guard.origins} == {_asked(one) for one in outer.origins}
+
+
+def _asked(origin: Origin) -> tuple[str, str]:
+    return origin.kind, origin.expression
 
 
 def _has_text(site: CallSite, guard_item: Item) -> bool:

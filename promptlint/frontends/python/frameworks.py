@@ -172,7 +172,7 @@ def _on(call: ast.Call, option: Option) -> tuple[ast.AST, Confidence] | None:
         if given is not None and isinstance(given.value, ast.Constant) and given.value.value == literal:
             return None
     if not option.argument:
-        return call, Confidence.HIGH
+        return None if option.source == "window" and _one_message(call) else (call, Confidence.HIGH)
     keyword = keywords.get(option.argument)
     if keyword is None:
         return None
@@ -185,6 +185,12 @@ def _on(call: ast.Call, option: Option) -> tuple[ast.AST, Confidence] | None:
     if isinstance(value, ast.List | ast.Tuple | ast.Dict) and not ast.unparse(value).strip("[](){}"):
         return None
     return keyword, Confidence.HIGH if option.value == "any" else Confidence.MEDIUM
+
+
+def _one_message(call: ast.Call) -> bool:
+    """Whether what a call cuts is a list of one message that is made on the spot: a text that has to fit, and no conversation."""
+    given = call.args[0] if call.args else None
+    return isinstance(given, ast.List) and len(given.elts) == 1 and not isinstance(given.elts[0], ast.Starred)
 
 
 def _prints_a_day(call: ast.Call, option: Option) -> bool:

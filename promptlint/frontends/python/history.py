@@ -142,6 +142,16 @@ def _constant(node: ast.expr | None) -> int | None:
     return None
 
 
+def _is_key(node: ast.expr) -> bool:
+    """Whether a place is a dictionary's key and no index: a literal of another type, what a call found, a name that ends in `id` or `key`."""
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, int)
+    if isinstance(node, ast.Call):
+        return True
+    found = words(_last(node))
+    return bool(found) and found[-1] in {"id", "key", "name", "uid", "uuid"}
+
+
 def _negative(node: ast.expr | None) -> bool:
     """Whether an index counts from the end: `-k`, `-2 * k`, `len(x) - k`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -683,7 +693,7 @@ class _Reader:
         if node.slice.step is not None or _constant(lower) in {0, -1}:
             return
         confidence = self._confidence(target)
-        if confidence is None or self._quiet_place(node):
+        if confidence is None or self._quiet_place(node) or self._is_text(target):
             return
         if self._window_bound(lower, node):
             if upper is not None and _constant(upper) is None and not _negative(upper):
@@ -695,9 +705,25 @@ class _Reader:
         use = self._use(node)
         if use is None:
             return
-        if _constant(lower) == -2 or _only_contents(target):
-            use = Confidence.LOW  # the newest exchange, or a search query made of what the user said
+        if _constant(lower) == -2 or _only_contents(target) or self._extracts(node):
+            use = (
+                Confidence.LOW
+            )  # the newest exchange, or something else that is made of what was said: a search query, a list of topics
         yield self._edit("window", node, target, min(confidence, use))
+
+    def _extracts(self, node: ast.AST) -> bool:
+        """Whether the function around takes something out of the conversation: `_extract_topics`."""
+        return any(words(name)[:1] == ("extract",) for name in self._functions(node)[-1:])
+
+    def _is_text(self, target: ast.expr) -> bool:
+        """Whether a name holds a conversation that was written out as one text: cutting it drops characters, no messages."""
+        if not isinstance(target, ast.Name):
+            return False
+        values = self._facts[self._scope(target)].assigned.get(target.id, ())
+        made = [
+            value for value in values if not (isinstance(value, ast.Subscript) and _dotted(value.value) == target.id)
+        ]
+        return bool(made) and all(_is_string(value) for value in made)
 
     def _window_bound(self, lower: ast.expr | None, node: ast.AST) -> bool:
         """Whether a lower bound counts from the end, directly or through a local name or a default."""
@@ -840,6 +866,8 @@ class _Reader:
                 case ast.Attribute():
                     if not isinstance(self._parents[current], ast.Call):
                         return None
+                case ast.Subscript(slice=ast.Slice(lower=None, upper=None)):
+                    pass  # a copy of the whole, or the whole in reverse
                 case ast.Subscript():
                     return None
                 case ast.UnaryOp():
@@ -1035,7 +1063,7 @@ class _Reader:
             place: ast.expr | None = ast.Constant(0)
         else:
             place = node.args[0] if node.args else None
-        if place is None or (isinstance(place, ast.Constant) and not isinstance(place.value, int)) or _negative(place):
+        if place is None or len(node.args) + len(node.keywords) > 1 or _is_key(place) or _negative(place):
             return
         yield from self._removal(node, target, place, confidence)
 
@@ -1192,7 +1220,7 @@ class _Reader:
                 if self._searched_for(target.slice.upper):
                     continue
                 yield self._edit("pop-front", node, target.value, confidence)
-            elif not _last(target) and not isinstance(target.slice, ast.Call) and not _negative(target.slice):
+            elif not _is_key(target.slice) and not _negative(target.slice):
                 yield from self._removal(node, target.value, target.slice, confidence)
 
     def _searched_for(self, bound: ast.expr) -> bool:
@@ -1269,6 +1297,8 @@ class _Reader:
             target, vocabulary = node.iter, frozenset({"lookback", "recent", "window"})
         confidence = self._confidence(target)
         if confidence is None or self._quiet_place(node) or not self._builds(node):
+            return
+        if self._built_use(node, 3) is None:
             return
         for inner in walk(node):
             if isinstance(inner, ast.If) and _breaks(inner) and _compares_size(inner.test, vocabulary):
@@ -1481,6 +1511,19 @@ _QUERIES = frozenset({"limit", "execute", "fetch", "fetchall", "fetch_all", "que
 _NEWEST_ROWS = re.compile(
     r"\bfrom\s+[\"'`\[]?(?P<table>\w+).*?\border\s+by\b.*?\bdesc\b\s+limit\s+(?!1\b)", re.IGNORECASE | re.DOTALL
 )
+
+
+def _is_string(node: ast.expr) -> bool:
+    """Whether an expression gives a string, whatever its parts are."""
+    match node:
+        case ast.JoinedStr() | ast.Constant(value=str()):
+            return True
+        case ast.BinOp(op=ast.Add()):
+            return _is_string(node.left) or _is_string(node.right)
+        case ast.Call(func=ast.Attribute(attr="join")):
+            return True
+        case _:
+            return False
 
 
 def _fixed_text(node: ast.expr) -> str:
@@ -1738,12 +1781,17 @@ def _gathers_what_users_said(loop: ast.For | ast.AsyncFor) -> bool:
         and call.func.attr in _GATHERS
         and call.args
     ]
-    return asks and bool(kept) and all(_last(value) in {"content", "text"} for value in kept)
+    return asks and bool(kept) and all(_last(_uncut(value)) in {"content", "text"} for value in kept)
 
 
 def _speaks_of_users(node: ast.Name | ast.Attribute | ast.Constant) -> bool:
     word = node.value if isinstance(node, ast.Constant) else _last(node)
-    return isinstance(word, str) and word.lower() in {"user", "human"}
+    return isinstance(word, str) and word.lower() in {"user", "human", "humanmessage", "usermessage"}
+
+
+def _uncut(node: ast.expr) -> ast.expr:
+    """`text` of `text[:200]`."""
+    return node.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) else node
 
 
 def _element(node: ast.expr) -> ast.expr:

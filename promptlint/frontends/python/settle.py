@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from promptlint.frontends.python.index import FunctionInfo, Module
 from promptlint.frontends.python.sinks import ELSEWHERE, MARKER, Draft
@@ -26,6 +27,8 @@ from promptlint.source import Span
 
 __all__ = ["MAX_VARIANTS", "Sight", "settle", "sight"]
 
+_Place: TypeAlias = tuple[str, int, int]
+_Slot: TypeAlias = tuple[_Place | None, _Place | None]  # the texts of a template around it
 _MARKING = " {}[]<>%$@_#"  # characters around the name of a marker
 MAX_VARIANTS = 12  # prompts of one sink that differ by caller
 
@@ -59,8 +62,8 @@ def settle(sights: Iterable[Sight]) -> list[Prompt]:
         if one.origin == "sink":
             groups.setdefault(one.at, []).append(one)
     result: list[Prompt] = []
-    covered: set[tuple[str, int, int]] = set()
-    known: set[tuple[str, int, int]] = set()
+    covered: set[_Place] = set()
+    known: set[_Place] = set()
     for group in groups.values():
         kept = [one for one in group if not one.parameters] or group
         longer = [one for one in group if one.depth > 1]
@@ -85,9 +88,61 @@ def settle(sights: Iterable[Sight]) -> list[Prompt]:
             told = _places(prompt.blocks, holes=False) if _alone(prompt) else set()
             if places and not places <= covered and not (told and told <= known):
                 covered |= places
+                if told:
+                    prompt = _doubt_filled_slots(prompt, told, result)
                 result.append(_filled(prompt, markers) if markers else prompt)
             known |= _surely_filled(prompt)
     return result
+
+
+def _doubt_filled_slots(prompt: Prompt, told: set[_Place], others: Iterable[Prompt]) -> Prompt:
+    """A template on its own, with low confidence for the slots of which others show what they are filled with: that counts, and not their name."""
+    filled: dict[_Slot, bool] = {}
+    for other in others:
+        for block in blocks_of(other.blocks):
+            for slot, is_known in _fillings(block.segments, told):
+                filled[slot] = is_known and filled.get(slot, True)
+    if not any(filled.values()):
+        return prompt
+
+    def doubt(block: Block) -> Block:
+        found: list[Segment] = []
+        texts = [_place(segment) for segment in block.segments if isinstance(segment, Text) and segment.value.strip()]
+        before: _Place | None = None
+        for segment in block.segments:
+            if isinstance(segment, Text) and segment.value.strip():
+                before = texts.pop(0)
+            elif isinstance(segment, Hole) and filled.get((before, texts[0] if texts else None)):
+                segment = replace(segment, confidence=Confidence.LOW)
+            found.append(segment)
+        return replace(block, segments=tuple(found))
+
+    blocks = tuple(doubt(node) if isinstance(node, Block) else node for node in prompt.blocks)
+    return replace(prompt, blocks=blocks)
+
+
+def _fillings(segments: tuple[Segment, ...], told: set[_Place]) -> Iterator[tuple[_Slot, bool]]:
+    """What stands between the texts of a template, each with whether all of it is known: a value with at least a telling name, or text."""
+    before: _Place | None = None
+    seen = is_known = False
+    for segment in segments:
+        if isinstance(segment, Text):
+            if _place(segment) in told:
+                if before is not None or seen:
+                    yield (before, _place(segment)), seen and is_known
+                before, seen, is_known = _place(segment), False, True
+                continue
+            seen = seen or bool(segment.value.strip())
+        else:
+            nested = (segment,)
+            seen = True
+            is_known = (
+                is_known
+                and all(hole.confidence > Confidence.LOW for hole in holes_of(nested))
+                and not any(_place(text) in told for text in text_of(nested))
+            )
+    if before is not None:
+        yield (before, None), seen and is_known
 
 
 def _markers(sights: Iterable[Sight]) -> dict[str, Hole]:
@@ -135,7 +190,7 @@ def _alone(prompt: Prompt) -> bool:
     return prompt.origin == "template" and prompt.function == "<module>"
 
 
-def _surely_filled(prompt: Prompt) -> set[tuple[str, int, int]]:
+def _surely_filled(prompt: Prompt) -> set[_Place]:
     """Where those blocks of a prompt stand that hold no value of which nothing is known, not even by its name."""
     return {
         place
@@ -180,9 +235,13 @@ def _only_passes(prompt: Prompt, module: Module, function: FunctionInfo) -> bool
     return True
 
 
-def _places(nodes: tuple[BlockNode, ...], *, holes: bool = True) -> set[tuple[str, int, int]]:
+def _place(text: Text) -> _Place:
+    return text.span.path, text.span.line, text.span.column
+
+
+def _places(nodes: tuple[BlockNode, ...], *, holes: bool = True) -> set[_Place]:
     """Where the text and the holes of a prompt stand."""
-    result: set[tuple[str, int, int]] = set()
+    result: set[_Place] = set()
 
     def add(segments: tuple[Segment, ...]) -> None:
         for segment in segments:

@@ -251,6 +251,8 @@ class Sinks(Files):
             used.add(row.name)
             place = arguments.places.get(key, self.span_of(node, frame))
             expression = arguments.expressions.get(key, row.name)
+            if isinstance(key, int) and row.block == "by-role" and _names_system_text(expression):
+                row = replace(row, block=BlockKind.SYSTEM.value)
             blocks.extend(self.argument_blocks(value, row, place, expression, frame))
         if not blocks and arguments.rest_keywords is not None:
             rest = arguments.rest_keywords
@@ -792,6 +794,12 @@ def _reason(hole: Hole) -> str:
     if "(" in expression:
         return "dependency"
     return "caller"
+
+
+def _names_system_text(expression: str) -> bool:
+    """Whether an argument is a variable for a system text: `llm.chat(system, history)` is somebody's own order of arguments."""
+    spoken = words(expression) if expression.isidentifier() else ()
+    return spoken[:1] == ("system",) and not {"message", "messages", "msg", "msgs"}.intersection(spoken[1:])
 
 
 def _only_marks(value: Value) -> bool:

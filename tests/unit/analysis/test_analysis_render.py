@@ -81,6 +81,16 @@ def test_a_request_clock_loses_all_that_lives_longer_behind_it():
     assert cost.if_fixed == pytest.approx((tokens("Now: ") + tokens(LONG)) * (1 - 1 / N) / whole)
 
 
+def test_what_stands_in_for_a_value_is_no_fixed_text():
+    s = Source()
+    known = s.guard("name", Volatility.USER)
+    default = s.choice(known, (s.hole("user", Volatility.USER, tokens=1),), (s.text("a customer of ours"),))
+    optional = s.choice(known, (s.text("Be brief."),), ())
+    prompt = s.prompt(s.system(s.hole("clock", tokens=12), default, optional, s.text(LONG)))
+    rendered = render(prompt, TYPICAL)
+    assert cost_of(rendered, rendered.items[0], Volatility.REQUEST).fixed == tokens("Be brief.") + tokens(LONG)
+
+
 def test_a_date_has_much_behind_it_and_loses_next_to_nothing():
     s = Source()
     prompt = s.prompt(s.system(s.hole("clock", Volatility.DAY), s.text(LONG)))

@@ -201,6 +201,19 @@ def test_a_session_value_in_the_system_message_is_no_loss_to_its_own_conversatio
     assert names(s.prompt(s.system(s.text(LONG), s.hole("user", Volatility.USER)), s.history())) == []
 
 
+def test_an_elif_is_one_decision_with_its_if():
+    s = Source()
+    first, second = (
+        s.guard(f'platform.system() == "{name}"', Volatility.PROCESS, kind="host") for name in ("Darwin", "Windows")
+    )
+    first, second = (
+        replace(one, origins=(replace(one.origins[0], expression="platform.system()"),)) for one in (first, second)
+    )
+    inner = s.choice(second, (s.text("Press Win."),), (s.text("Press Super."),))
+    prompt = s.prompt(s.system(s.choice(first, (s.text("Press Command."),), (inner,)), s.text(LONG)))
+    assert [found.span for found in findings(prompt)] == [first.span]
+
+
 def test_optional_text_ahead_of_fixed_text():
     s = Source()
     guard = s.guard("question.is_refund", Volatility.REQUEST)

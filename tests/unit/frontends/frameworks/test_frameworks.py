@@ -102,6 +102,14 @@ MEMORIES = {
         """,
         [],
     ),
+    "trim_messages makes one text fit": (
+        """
+        from langchain_core.messages import HumanMessage, trim_messages
+        def fit(text, limit):
+            return trim_messages([HumanMessage(content=text)], max_tokens=limit, token_counter=len)[-1].content
+        """,
+        [],
+    ),
     "window memory": (
         """
         from langchain_classic.memory import ConversationBufferWindowMemory

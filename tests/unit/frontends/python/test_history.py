@@ -160,6 +160,14 @@ FLAGGED = {
 }
 
 FINE = {
+    "a dictionary by its key": "class Watch:\n    def trim(self, limit):\n        while len(self.old_messages) > limit:\n            old_id = self.oldest()\n            self.old_messages.pop(old_id)\n",
+    "a dictionary with a default": "def trim(messages, limit, place):\n    while len(messages) > limit:\n        messages.pop(place, None)\n",
+    "a dictionary by what comes first in it": "def trim(messages, limit):\n    while len(messages) > limit:\n        messages.pop(next(iter(messages)), None)\n    while len(messages) > limit:\n        messages.pop(next(iter(messages)))\n",
+    "a page of a log, answered to the browser": "@router.get('/page')\ndef page(messages, needed):\n    shown = []\n    for m in reversed(messages):\n        shown.append(m)\n        if len(shown) >= needed:\n            break\n    return list(shown[::-1])\n",
+    "the end of a text": "def fit(messages, most):\n    conversation = '\\n'.join(m['content'] for m in messages)\n    if len(conversation) > most:\n        conversation = conversation[-most:]\n    return conversation\n",
+    "what is taken out of it": "def _extract_topics(messages, limit):\n    topics = []\n    for m in messages[-limit:]:\n        topics.append(first_word(m['content']))\n    return topics\n",
+    "a name for a conversation": "def generate_name(llm, messages):\n    return llm.chat(messages[-4:])\n",
+    "what the user said, by the class of the message": "def said(messages):\n    found = []\n    for m in reversed(messages):\n        if isinstance(m, HumanMessage):\n            text = str(m.content)\n            if text:\n                found.append(text[:200])\n                if len(found) >= 3:\n                    break\n    return found\n",
     "a function of one's own called limit": "def rows(messages):\n    use(messages[:][0]['role'])\n    query.order_by(created.desc()).limit()\n    return [{'role': 'user', 'content': x} for x in limit(40)]\n",
     "the first message itself, cut to fit": "def fit(messages, limit):\n    kept = [m for m in messages if m['role'] == 'system']\n    messages = kept\n    while True:\n        messages[0]['content'] = cut(kept[0]['content'], limit)\n        return messages\n",
     "the newest taken back": "def forget(messages, count):\n    n = len(messages)\n    start = max(0, n - count)\n    del messages[start:n]\n",

@@ -613,6 +613,29 @@ def test_a_template_is_not_read_alone_where_its_slots_are_seen_filled(read: Read
     assert "sources" not in names
 
 
+PICK = (
+    "from langchain_core.prompts import PromptTemplate\n"
+    "PICK = PromptTemplate.from_template('You pick data sources for the question of a user. Which would you use?\\n{sources}\\n'\n"
+    "    'Answer with JSON only, and give a reason for each of the sources that you pick, please.\\nQ: {query}\\n{zzz}')\n"
+    "KNOWN = {'notes': 'what the user wrote', 'web': 'what others wrote'}\n"
+    "def choose(query, zzz, flags):\n    text = ''\n    for name, told in KNOWN.items():\n        if flags.get(name):\n"
+    "            text += f'- {name}: {told}\\n'\n    return send(PICK.format(sources=text, query=query, zzz=zzz))\n"
+)
+
+
+def test_a_slot_that_is_seen_filled_is_not_judged_by_its_name(read: Read) -> None:
+    """Beside another slot, of which nothing is known."""
+    holes = [hole for prompt in read(PICK).prompts for block in blocks(prompt) for hole in holes_of(block.segments)]
+    assert {hole.confidence for hole in holes if hole.name == "sources"} == {Confidence.LOW}
+    assert max(hole.confidence for hole in holes if hole.name == "query") is Confidence.MEDIUM
+
+
+@pytest.mark.parametrize("name", ["system", "system_prompt", "system_text"])
+def test_a_variable_for_the_system_text_that_is_given_first(sink: Sink, name: str) -> None:
+    (block,) = blocks(sink(f"def ask(llm, {name}, history):\n    return llm.chat({name}, history)\n"))
+    assert block.kind is BlockKind.SYSTEM
+
+
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
