@@ -53,7 +53,9 @@ class Cost:
         """What is behind, in words: fixed text is counted, everything else is an expected size. Values of which only a name tells are left out where there is more to tell."""
         parts = [f"{self.fixed} token{'s' * (self.fixed != 1)} of fixed text"] if self.fixed else []
         values = self.values if self.fixed or self.history else self.behind
-        if values:
+        if (
+            values * 10 >= self.fixed + self.history and values
+        ):  # a date's worth of them beside pages of text is no news
             parts.append(f"about {values} of values that change less often")
         if self.history:
             parts.append(f"a conversation of about {self.history}")

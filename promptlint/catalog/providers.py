@@ -228,6 +228,9 @@ def _page(path: Path, data: Mapping[str, Any], pages: Mapping[str, Provider]) ->
     name = data.get("name", path.stem)
     older = pages.get(name)  # the shipped page that a user's page of this name refines
     base = older or pages.get(data.get("inherits", ""))
+    for key in ("source", "fact"):
+        if not isinstance(data.get(key, {}), dict):
+            raise UserError(f"{path}: {key}: a table is expected, e.g. [{key}.name]")
     try:
         sources = {
             key: Source(key, row["url"], str(row["date"]), row.get("note", ""))

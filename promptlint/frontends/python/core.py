@@ -89,6 +89,7 @@ HARD_STEPS = 40_000  # after so many it ends
 MAX_WORK = 400_000  # segments that a root may place, each time anew: what doubles itself ends here
 MODULE_STEPS = 400_000  # after so many steps of all its roots together, the rest of a module is left unread
 MAX_ITEMS = 100_000  # of a list
+_MONTH_TOKENS = 2  # of the name or number of a month, or of a year
 MAX_TEXT = 400_000  # characters of one folded text
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -462,7 +463,8 @@ class Core:
             return replace(value, origins=origins)
         elif how not in {"day", "month"}:
             return value
-        return replace(value, origins=dates.coarsened(value.origins, month=month))
+        tokens = _MONTH_TOKENS if month and value.tokens is None else value.tokens
+        return replace(value, origins=dates.coarsened(value.origins, month=month), tokens=tokens)
 
     # ---- values as text
 
@@ -554,6 +556,9 @@ class Core:
             return placed(self.structure(value, expression, span, "repr"), Step(span, "placed here", expression))
         if isinstance(value, Object):
             return self._object_text(value, expression, span, names)
+        if isinstance(value, Bound) and isinstance(value.receiver, Const) and value.receiver.value is None:
+            # Something else than None stands there by then.
+            return (self.hole(self.by_name(expression, span, None, *names), expression, span, *names),)
         return (self.hole(self.derived(expression, span, value), expression, span, *names),)
 
     def _laid_out(self, text: Segments, expression: str, span: Span, spec: str) -> Segments:

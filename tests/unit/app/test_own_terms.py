@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from promptlint.app.check import Request, check
 from promptlint.config import Settings
+from promptlint.errors import UserError
 
 CODE = """
 import anthropic
@@ -34,6 +37,16 @@ def rules(tmp_path: Path, minimum: int) -> set[str]:
     report = check(settings, Request((tmp_path / "ask.py",), tmp_path), use_cache=False)
     assert report.assumptions["provider_terms"]["anthropic"]["minimum_tokens"] == minimum
     return {finding.rule for finding in report.findings}
+
+
+@pytest.mark.parametrize("key", ["source", "fact"])
+def test_what_has_to_be_a_table_is_named(tmp_path, key):
+    folder = tmp_path / "providers"
+    folder.mkdir()
+    (folder / "ours.toml").write_text(f'name = "anthropic"\n{key} = "price_map"\n')
+    (tmp_path / "ask.py").write_text(CODE)
+    with pytest.raises(UserError, match=rf"ours.toml: {key}: a table is expected"):
+        check(Settings(tmp_path, extra_rules=(tmp_path,)), Request((tmp_path,), tmp_path), use_cache=False)
 
 
 def test_another_minimum_decides_whether_a_marker_is_missing(tmp_path):

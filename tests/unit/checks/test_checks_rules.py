@@ -116,9 +116,17 @@ def test_tags_and_headings_go_where_their_value_goes(between, rules):
 @pytest.mark.parametrize(("confidence", "told"), [(Confidence.HIGH, True), (Confidence.MEDIUM, False)])
 def test_values_that_only_a_name_calls_longer_lived_are_not_told_of(confidence, told):
     s = Source()
-    value = replace(s.hole("user", Volatility.USER), confidence=confidence)
+    value = replace(s.hole("user", Volatility.USER, tokens=100), confidence=confidence)
     [found] = findings(s.prompt(s.user(s.hole("clock", Volatility.REQUEST), s.text(LONG), value)))
     assert ("of values that change less often" in found.message) is told
+
+
+def test_a_few_tokens_of_values_are_not_told_of_beside_much_fixed_text():
+    s = Source()
+    [found] = findings(
+        s.prompt(s.user(s.hole("clock", Volatility.REQUEST), s.text(LONG), s.hole("user", Volatility.USER, tokens=20)))
+    )
+    assert "of values that change less often" not in found.message
 
 
 def test_a_date_as_the_last_line_of_the_system_text_is_fine():

@@ -630,6 +630,25 @@ def test_a_slot_that_is_seen_filled_is_not_judged_by_its_name(read: Read) -> Non
     assert max(hole.confidence for hole in holes if hole.name == "query") is Confidence.MEDIUM
 
 
+def test_the_month_of_a_date_that_is_put_together_is_short(sink: Sink) -> None:
+    prompt = sink(
+        "from datetime import datetime\ndef ask(client):\n    now = datetime.now()\n"
+        "    return client.chat.completions.create(messages=[{'role': 'system', 'content': f'{now:%b} {now.day}, {now:%Y}'}])\n"
+    )
+    (block,) = blocks(prompt)
+    assert [hole.tokens for hole in holes_of(block.segments)] == [2, None, 2]
+
+
+def test_what_is_read_of_none_is_not_known(sink: Sink) -> None:
+    """The call that gives it is put there later, by a subclass or at run time."""
+    prompt = sink(
+        "class Store:\n    zzz = None\n    def ask(self, client):\n"
+        "        return client.chat.completions.create(messages=[{'role': 'system', 'content': f'{self.zzz.dtypes}'}])\n"
+    )
+    (block,) = blocks(prompt)
+    assert {hole.confidence for hole in holes_of(block.segments)} == {Confidence.LOW}
+
+
 @pytest.mark.parametrize("name", ["system", "system_prompt", "system_text"])
 def test_a_variable_for_the_system_text_that_is_given_first(sink: Sink, name: str) -> None:
     (block,) = blocks(sink(f"def ask(llm, {name}, history):\n    return llm.chat({name}, history)\n"))
