@@ -74,6 +74,7 @@ class TextTokens:
     stops: tuple[int, ...] = ()
     lifetimes: tuple[str, ...] = ()
     head: int = 0
+    kept_after: int = 0
 
 
 class Source(Protocol):
@@ -319,6 +320,7 @@ class Requests:
             text.lifetimes,
             text.head,
             str(record.parameters.get("prompt_cache_key") or "") if record.parameters else "",
+            text.kept_after,
         )
         return chains.blocks(request) if self.as_blocks else request
 
@@ -409,6 +411,9 @@ class _Places:
     head: int = 0
 
 
+_NOWHERE = _Places()
+
+
 class Renderer:
     """Text to packed tokens; the tokenizer is loaded with the first text.
 
@@ -476,11 +481,9 @@ class Renderer:
             rendered = self._rendered(record)
         if isinstance(rendered, Unreadable):
             raise rendered
-        prompt, answer, stored = self._packed(rendered, self._tokenizer)
-        if not self._marks:
-            return TextTokens(prompt, answer, stored)
-        places = self._places(record, rendered.prompt)
-        return TextTokens(prompt, answer, stored, places.breakpoints, places.stops, places.lifetimes, places.head)
+        prompt, answer, kept, behind = self._packed(rendered, self._tokenizer)
+        places = self._places(record, rendered.prompt) if self._marks else _NOWHERE
+        return TextTokens(prompt, answer, kept, places.breakpoints, places.stops, places.lifetimes, places.head, behind)
 
     def _rendered(self, record: Record) -> Rendered:
         if self._render is None:

@@ -133,9 +133,8 @@ class Tokens:
             raise Unreadable(str(error), "messages") from error
         except RecursionError as error:
             raise Unreadable("nested too deeply", "messages") from error
-        prompt, output, stored = packed(rendered, segments)
-        if stored is None:
-            stored = prompt + output[:-4]
+        prompt, output, kept, behind = packed(rendered, segments)
+        stored = prompt + output[:-4] if kept is None else prompt[: behind * 4] + kept
         return Rendering(prompt, output, stored, tuple(segments.marks(rendered.prompt)))
 
 

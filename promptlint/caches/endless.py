@@ -56,7 +56,8 @@ class EndlessCache:
         root = _Node(b"", 0, stored=True, asked=True)
         self._roots: dict[Hashable, _Node] = {None: root}
         self._namespace: Hashable = None
-        self._last = b""
+        self._last = b""  # the last run, in two parts
+        self._tail = b""
         self._path: _Path = [root]
         self.depth_first = 0
 
@@ -73,11 +74,11 @@ class EndlessCache:
         end = total - total % page
         path, at = self._find(namespace, prompt, end)
         found, asked = _stored(path, at), _asked(path, at)
-        node = self._enter(namespace, path, at, prompt, end)
+        node = self._enter(path, at, prompt, end)
+        self._namespace, self._path, self._last, self._tail = namespace, path, prompt[:end], b""
         _mark_asked(path)
-        kept = request.kept
-        if kept is not None:
-            written = len(kept) - len(kept) % page - self.store(namespace, kept)
+        if request.kept is not None:
+            written = self._keep(path, request, request.kept)
         else:
             _mark_stored(path)
             written = end - found
@@ -98,9 +99,28 @@ class EndlessCache:
         end = len(tokens) - len(tokens) % self._page
         path, at = self._find(namespace, tokens, end)
         found = _stored(path, at)
-        self._enter(namespace, path, at, tokens, end)
+        self._enter(path, at, tokens, end)
+        self._namespace, self._path, self._last, self._tail = namespace, path, tokens[:end], b""
         _mark_stored(path)
         return found
+
+    def _keep(self, path: _Path, request: Request, kept: bytes) -> int:
+        """Store what a request keeps; returns the bytes of its whole pages that are new. The path of its prompt tells the way as far as the two are known to agree."""
+        shared = request.kept_after * TOKEN_BYTES
+        if not shared:
+            return self._floor(len(kept)) - self.store(request.namespace, kept)
+        while path[-1].upto > shared:
+            path.pop()
+        begin = path[-1].upto
+        tokens = request.prompt[begin:shared] + kept
+        end = self._floor(begin + len(tokens))
+        # The path, which `admit` has remembered, grows below to that of this run.
+        self._last, self._tail = request.prompt[:begin], tokens[: end - begin]
+        at = self._descend(path, tokens, end, begin)
+        found = _stored(path, at)
+        self._enter(path, at, tokens, end, begin)
+        _mark_stored(path)
+        return end - found
 
     def _floor(self, size: int) -> int:
         return size - size % self._page
@@ -109,11 +129,17 @@ class EndlessCache:
 
     def _find(self, namespace: Hashable, tokens: bytes, end: int) -> tuple[_Path, int]:
         """The path along `tokens[:end]` as far as it is there, which is at least a root, and the bytes that agree."""
-        last = self._last
-        if tokens.startswith(last) and len(last) <= end and namespace == self._namespace:
+        last, tail = self._last, self._tail
+        size = len(last) + len(tail)
+        if (
+            size <= end
+            and tokens.startswith(last)
+            and tokens.startswith(tail, len(last))
+            and namespace == self._namespace
+        ):
             path = self._path  # no copy: it becomes the path of this run
             if not path[-1].below:
-                return path, len(last)
+                return path, size
         else:
             path = self._start(namespace, tokens, end)
         if not path:
@@ -126,15 +152,18 @@ class EndlessCache:
             path, last = self._path, memoryview(self._last)
             for keep in range(len(path), max(0, len(path) - _STEPS_BACK), -1):
                 upto = path[keep - 1].upto
-                if upto <= end and tokens.startswith(last[:upto]):
+                if upto <= min(end, len(last)) and tokens.startswith(last[:upto]):
                     return path[:keep]
         root = self._roots.get(namespace)
         return [] if root is None else [root]
 
-    def _descend(self, path: _Path, tokens: bytes, end: int) -> int:
-        """Extend the path, whose nodes agree, as far as `tokens[:end]` agrees; returns the bytes that do, which may end within its last node."""
+    def _descend(self, path: _Path, tokens: bytes, end: int, begin: int = 0) -> int:
+        """Extend the path, whose nodes agree, as far as a run agrees that ends at byte `end`; returns the bytes that do, which may end within the path's last node.
+
+        `tokens` are the bytes of the run from `begin` on.
+        """
         page, node = self._page, path[-1]
-        at = node.upto
+        at, end = node.upto - begin, end - begin
         while at < end:
             child = node.below.get(tokens[at : at + page])
             if child is None:
@@ -142,22 +171,21 @@ class EndlessCache:
             path.append(child)
             if not tokens.startswith(child.run, at, end):
                 same = common_prefix(child.run, tokens, at, end)
-                return at + same - same % page
-            node, at = child, child.upto
-        return at
+                return begin + at + same - same % page
+            node, at = child, child.upto - begin
+        return begin + at
 
-    def _enter(self, namespace: Hashable, path: _Path, at: int, tokens: bytes, end: int) -> _Node:
-        """Make the path, of which `at` bytes agree, that of `tokens[:end]`; returns the node that it ends with. It becomes the last run."""
+    def _enter(self, path: _Path, at: int, tokens: bytes, end: int, begin: int = 0) -> _Node:
+        """Make the path, of which `at` bytes agree, that of a run that ends at byte `end`; returns the node that it ends with. `tokens` are the bytes from `begin` on."""
         node = path[-1]
         if at < node.upto:
             node = self._split(path, at)
         if at < end:
-            run = tokens[at:end]
+            run = tokens[at - begin : end - begin]
             below = _Node(run, end)
             node.below[run[: self._page]] = below
             path.append(below)
             node = below
-        self._namespace, self._last, self._path = namespace, tokens[:end], path
         return node
 
     def _split(self, path: _Path, at: int) -> _Node:
@@ -177,7 +205,7 @@ def _stored(path: _Path, at: int) -> int:
     """Bytes that are stored, of the `at` that agree with the path."""
     for node in reversed(path):
         if node.stored:
-            return min(at, node.upto)
+            return min(node.upto, at)
     return 0
 
 
@@ -185,7 +213,7 @@ def _asked(path: _Path, at: int) -> int:
     """Bytes that some prompt begins with, of the `at` that agree with the path."""
     for node in reversed(path):
         if node.asked:
-            return min(at, node.upto)
+            return min(node.upto, at)
     return 0
 
 

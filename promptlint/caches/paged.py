@@ -120,7 +120,7 @@ class PagedCache:
         if need > self.blocks:
             return Outcome(prompt // TOKEN_BYTES, 0, refused=f"needs {need * self.block_size} tokens of KV memory")
         if request.kept is not None:
-            return self._admit_kept(request, request.kept)
+            return self._admit_kept(request, request.stored)
         evicted = self.evicted
         hold, cached = self.find(request.namespace, tokens, prompt)
         self.take(hold, need)

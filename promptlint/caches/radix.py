@@ -143,7 +143,7 @@ class RadixCache:
         if need > self.capacity:
             return Outcome(total // TOKEN_BYTES, 0, refused=f"needs {need} tokens of KV memory")
         if request.kept is not None:
-            return self._admit_kept(request, request.kept)
+            return self._admit_kept(request, request.stored)
         if self.chunk:
             return self._admit_chunked(request, answer)
         return self._admit_whole(request, answer)

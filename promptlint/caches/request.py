@@ -16,6 +16,7 @@ __all__ = ["TOKEN_BYTES", "Cache", "Match", "Outcome", "Request", "common_prefix
 
 TOKEN_BYTES = 4
 _TYPECODE = "I" if array("I").itemsize == TOKEN_BYTES else "L"
+_STRETCH = 256  # bytes; a quarter of the time of a bisection down to the last byte
 
 
 def pack(tokens: Iterable[int]) -> bytes:
@@ -41,7 +42,7 @@ def unpack(run: bytes) -> Sequence[int]:
 
 
 def common_prefix(run: bytes, tokens: bytes, at: int, end: int) -> int:
-    """Bytes that `run` shares with `tokens[at:end]`: equality first, bisection only where the two part.
+    """Bytes that `run` shares with `tokens[at:end]`: equality first; where the two part, bisection down to a stretch whose difference is taken at once.
 
     The result is not rounded to whole tokens; callers floor it to their unit.
     """
@@ -49,13 +50,15 @@ def common_prefix(run: bytes, tokens: bytes, at: int, end: int) -> int:
     if tokens.startswith(run[:high], at):
         return high
     low = 0
-    while high - low > 1:
+    while high - low > _STRETCH:
         middle = (low + high) // 2
         if tokens.startswith(run[low:middle], at + low):
             low = middle
         else:
             high = middle
-    return low
+    # Read as numbers with the first byte on top, the two differ from the highest set bit of their difference on.
+    difference = int.from_bytes(run[low:high], "big") ^ int.from_bytes(tokens[at + low : at + high], "big")
+    return high - (difference.bit_length() + 7) // 8
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ class Request:
         route: what the caller gives a provider to pick a machine by (`prompt_cache_key`); "" for nothing.
         kept: packed tokens that enter the cache in place of prompt and answer, where the next turn's rendering of the
             history is known to differ from what was generated; None for the engines' own rule.
+        kept_after: tokens at the start of the prompt that stand in front of `kept` in the cache.
     """
 
     id: Hashable
@@ -96,6 +100,7 @@ class Request:
     lifetimes: tuple[str, ...] = ()
     head: int = 0
     route: str = ""
+    kept_after: int = 0
 
     @property
     def prompt_tokens(self) -> int:
@@ -107,8 +112,10 @@ class Request:
 
     @property
     def stored(self) -> bytes:
-        """The tokens whose keys and values exist when the request ends: prompt and answer but its last token."""
-        return self.prompt + self.output[:-TOKEN_BYTES] if self.kept is None else self.kept
+        """The tokens whose keys and values exist when the request ends: prompt and answer but its last token, or what is `kept`."""
+        if self.kept is None:
+            return self.prompt + self.output[:-TOKEN_BYTES]
+        return self.prompt[: self.kept_after * TOKEN_BYTES] + self.kept
 
     @property
     def token_limit(self) -> int:

@@ -172,6 +172,7 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
 
     Without --schedule requests run one at a time in file order, and nothing is evicted unless a capacity is given.
     """
+    from promptlint.app.simulate import ENGINES
     from promptlint.app.simulate_command import explain, run, stale, unused
     from promptlint.report import simulate as report
 
@@ -182,7 +183,8 @@ def command(traffic: tuple[str, ...], **given: Any) -> int:
         raise click.UsageError("Missing argument 'TRAFFIC...'.")
     source = click.get_current_context().get_parameter_source
     named = {name: value for name, value in given.items() if source(name) is ParameterSource.COMMANDLINE}
-    given["extra_rules"] = with_own_rules(given["extra_rules"])
+    if given["engine"] not in {None, *ENGINES}:  # of an engine nobody's rules say anything
+        given["extra_rules"] = with_own_rules(given["extra_rules"])
     output, output_format = given.pop("output_file"), given.pop("output_format")
     with on_ray(given) as job:
         if job is not None:

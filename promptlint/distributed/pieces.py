@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from promptlint.app.requests import TextTokens
-from promptlint.caches.request import pack, unpack
+from promptlint.caches.request import TOKEN_BYTES, pack, unpack
 from promptlint.distributed.work import create
 from promptlint.errors import UserError
 from promptlint.traffic.record import CACHE_READ, CACHE_WRITE, INPUT, Place, Record, Unreadable
@@ -108,7 +108,9 @@ def _encoded(record: Record, made: TextTokens | Unreadable | None) -> tuple[byte
     if isinstance(made, Unreadable):
         fields["refused"] = [made.reason, made.field]
     elif made is not None:
-        prompt, output, kept = made.prompt, made.output, made.kept
+        prompt, output = made.prompt, made.output
+        if made.kept is not None:
+            kept = prompt[: made.kept_after * TOKEN_BYTES] + made.kept
         fields["text"] = [made.breakpoints, made.stops, made.lifetimes, made.head]
     elif record.token_ids is not None:
         prompt, fields["token_ids"] = _packed(record.token_ids)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, Protocol
 
+from promptlint.tokenizers import ID_BYTES
 from promptlint.tokenizers.segments import Run, SegmentTokenizer
 
 __all__ = [
@@ -181,14 +182,18 @@ class PlainTags:
         return text
 
 
-def packed(rendered: Rendered, segments: SegmentTokenizer) -> tuple[bytes, bytes, bytes | None]:
-    """Packed ids of the prompt, of the answer behind it, and of what is stored in place of both where the rendering says that."""
-    head, upto, kept = rendered.head, rendered.upto, rendered.kept
+def packed(rendered: Rendered, segments: SegmentTokenizer) -> tuple[bytes, bytes, bytes | None, int]:
+    """Packed ids of the prompt, of the answer behind it, and of what is stored in place of both where the rendering says that: behind so many tokens of the prompt."""
     answer = segments.packed(rendered.answer) if rendered.answer else b""
-    if head is None:
-        return segments.packed(rendered.tail), answer, None if kept is None else segments.packed(kept)
-    prompt = segments.continued(head, upto, rendered.tail)
-    return prompt, answer, None if kept is None else segments.continued(head, upto, kept)
+    kept = None if rendered.kept is None else segments.packed(rendered.kept)
+    tail = segments.packed(rendered.tail)
+    if rendered.head is None:
+        return tail, answer, kept, 0
+    prompt = segments.continued(rendered.head, rendered.upto, tail)
+    shared = len(prompt) - len(tail)
+    if kept is not None and kept.startswith(tail):  # as a message begins with what a prompt ends with
+        shared, kept = len(prompt), kept[len(tail) :]
+    return prompt, answer, kept, shared // ID_BYTES
 
 
 def plain_tags(conversation: Conversation) -> Rendered:

@@ -170,8 +170,8 @@ class SegmentTokenizer:
         """Packed ids of the runs, one after the other."""
         return b"".join(map(self._run, runs))
 
-    def continued(self, head: list[Run], upto: int, tail: Iterable[Run]) -> bytes:
-        """Packed ids of `head[:upto]` and of more runs. A `head` that was met in the call before must not have changed but at its end: its ids are continued."""
+    def continued(self, head: list[Run], upto: int, tail: bytes) -> bytes:
+        """Packed ids of `head[:upto]`, and `tail`. A `head` that was met in the call before must not have changed but at its end: its ids are continued."""
         if head is not self._head or upto < self._head_upto:
             self._head, self._head_upto, self._head_ids = head, 0, []
         ids = self._head_ids
@@ -180,7 +180,7 @@ class SegmentTokenizer:
             self._head_upto = upto
             if len(ids) > _FEW:
                 ids[:] = [b"".join(ids)]
-        return b"".join([*ids, *map(self._run, tail)])
+        return b"".join([*ids, tail])
 
     def _run(self, run: Run) -> bytes:
         if type(run) is str:

@@ -58,8 +58,14 @@ def brute_force(requests, unit, *, empty_is_none=False):
 
 
 @FAST
-@given(st.binary(max_size=12), st.binary(max_size=12), st.integers(0, 3))
-def test_common_prefix(run, tokens, at):
+@given(
+    st.binary(max_size=12),
+    st.binary(max_size=12),
+    st.integers(0, 3),
+    st.sampled_from([b"", b"as long as a few pages " * 40]),
+)
+def test_common_prefix(run, tokens, at, same):
+    run, tokens = same + run, tokens[:at] + same + tokens[at:]
     end = len(tokens)
     at = min(at, end)
     want = 0
@@ -268,14 +274,21 @@ def test_no_run_passes_the_bounds(requests, page, capacity, eviction):
     assert found <= tokens.capacity <= tokens.content == content
 
 
+def keeping(request, extra, draw):
+    """The request, of which something else than prompt and answer is stored."""
+    if extra < 3:
+        return replace(request, kept=request.prompt[:-TOKEN_BYTES] + pack([1] * extra))
+    after = draw(st.integers(0, request.prompt_tokens))
+    return replace(request, kept=pack(draw(st.lists(st.integers(0, 2), max_size=6))), kept_after=after)
+
+
 @FAST
 @given(traces(), UNITS, st.sampled_from(TREES), st.sampled_from([0, 2]), st.data())
 def test_the_cache_that_never_forgets_is_the_radix_cache_without_limit(requests, page, tree, chunk, data):
-    """Outcome by outcome, also where something else than prompt and answer is stored; a look-up changes nothing."""
-    cut = data.draw(st.lists(st.integers(0, 3), min_size=len(requests), max_size=len(requests)))
+    """Outcome by outcome, also where something else than prompt and answer is stored, or behind a part of the prompt; a look-up changes nothing."""
+    cut = data.draw(st.lists(st.integers(0, 5), min_size=len(requests), max_size=len(requests)))
     requests = [
-        replace(request, kept=request.prompt[:-TOKEN_BYTES] + pack([1] * extra)) if extra else request
-        for request, extra in zip(requests, cut, strict=True)
+        keeping(request, extra, data.draw) if extra else request for request, extra in zip(requests, cut, strict=True)
     ]
     radix, endless, bounds = RadixCache(None, page, tree=tree, chunk=chunk), EndlessCache(page), Bounds(None, page)
     for request in requests:

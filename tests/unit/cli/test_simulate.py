@@ -217,3 +217,14 @@ def test_no_rate_is_printed_for_no_request():
     assert result.exit_code == 0
     assert "hit rate   none: no request was counted" in result.stdout
     assert "120 requests do not fit the capacity: left out of every rate" in result.stdout
+
+
+def test_only_a_provider_needs_the_settings_of_a_project(tmp_path, monkeypatch):
+    """Of what they say, a replay takes the terms of providers alone: a fault in them is none of an engine's."""
+    monkeypatch.chdir(tmp_path)
+    Path("promptlint.toml").write_text("no = toml = at all\n")
+    Path("log.jsonl").write_text('{"token_ids": [1, 2, 3]}\n')
+    assert run("log.jsonl").exit_code == run("log.jsonl", "--engine", "vllm").exit_code == 0
+    told = run("log.jsonl", "--engine", "anthropic")
+    assert told.exit_code == 2
+    assert "promptlint.toml" in told.stderr

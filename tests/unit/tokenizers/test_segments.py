@@ -131,10 +131,10 @@ def test_a_head_that_grows_is_continued_and_another_one_is_not_mistaken_for_it()
     ids = [b"".join(tokenizer.packed([*runs[:upto], "end"])) for upto in range(61)]
     for upto in (1, 1, 3, 2, 5, 8, 20, 21, 40, 39, 41, 60):  # also back, to one that was shorter
         head += runs[len(head) : upto]
-        assert segments.continued(head, upto, ["end"]) == ids[upto]
+        assert segments.continued(head, upto, segments.text("end")) == ids[upto]
     other = ["another", *runs[1:]]
-    assert segments.continued(other, 5, ["end"]) == b"".join(tokenizer.packed([*other[:5], "end"]))
-    assert segments.continued(head, 0, [Special("<|no such token|>")]) == segments.special("<|no such token|>")
+    assert segments.continued(other, 5, segments.text("end")) == b"".join(tokenizer.packed([*other[:5], "end"]))
+    assert segments.continued(head, 0, segments.special("<|no such token|>")) == segments.special("<|no such token|>")
 
 
 def test_pieces_that_only_look_alike_are_exact():
