@@ -116,7 +116,7 @@ class EndlessCache:
         end = self._floor(begin + len(tokens))
         # The path, which `admit` has remembered, grows below to that of this run.
         self._last, self._tail = request.prompt[:begin], tokens[: end - begin]
-        at = self._descend(path, tokens, end, begin)
+        at = self._descend(path, tokens, end, begin) if path[-1].below else begin
         found = _stored(path, at)
         self._enter(path, at, tokens, end, begin)
         _mark_stored(path)

@@ -30,18 +30,18 @@ class Sums:
     written_at: dict[str, int] = field(default_factory=dict)  # written tokens by the lifetime that they are billed at
 
     def add(self, outcome: Outcome, unit: int) -> None:
+        prompt, cached, written, evicted, _, written_at = outcome
         self.requests += 1
-        cached = outcome.cached_tokens
         if cached:
             self.hits += 1
             self.cached_tokens += cached
             self.cached_units += cached // unit
-        self.prompt_tokens += outcome.prompt_tokens
-        self.written_tokens += outcome.written_tokens
-        for name, tokens in outcome.written_at:
+        self.prompt_tokens += prompt
+        self.units += prompt // unit
+        self.written_tokens += written
+        for name, tokens in written_at:
             self.written_at[name] = self.written_at.get(name, 0) + tokens
-        self.evicted_tokens += outcome.evicted_tokens
-        self.units += outcome.prompt_tokens // unit
+        self.evicted_tokens += evicted
 
     def merge(self, other: Sums) -> None:
         """Add what was counted elsewhere."""

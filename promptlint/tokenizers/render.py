@@ -167,7 +167,10 @@ class PlainTags:
                 self._head.append(self._once(tools, _listed))
             if system is not None:
                 self._head.append(_tagged({"role": "system", "content": system}))
-        self._head += [self._once(message, _tagged) for message in messages[at:]]
+        made = self._made
+        for message in messages[at:]:
+            known = made.get(id(message))  # mostly the answer that was kept before
+            self._head.append(known[1] if known is not None and known[0] is message else self._once(message, _tagged))
         self._messages = tuple(messages)
         return self._head
 
