@@ -646,7 +646,9 @@ def test_what_is_read_of_none_is_not_known(sink: Sink) -> None:
         "        return client.chat.completions.create(messages=[{'role': 'system', 'content': f'{self.zzz.dtypes}'}])\n"
     )
     (block,) = blocks(prompt)
-    assert {hole.confidence for hole in holes_of(block.segments)} == {Confidence.LOW}
+    assert all(
+        hole.confidence < Confidence.HIGH and hole.volatility > Volatility.STATIC for hole in holes_of(block.segments)
+    )
 
 
 @pytest.mark.parametrize("name", ["system", "system_prompt", "system_text"])
