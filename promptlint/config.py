@@ -189,7 +189,10 @@ def _parse(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not valid UTF-8 text") from error
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # TOML that is broken, a number of thousands of digits, or deep nesting
         # The message ends with "(at line 2, column 5)" or "(at end of document)"; Python 3.14 has attributes for it.
         what, _, where = str(error).rpartition(" (at ")
         words = where.rstrip(")").split()

@@ -10,7 +10,7 @@ from typing import Any
 from promptlint.report.diff_model import CallSiteChange, DiffReport, ReplayItem, SideItem, to_json
 from promptlint.report.escape import printable
 from promptlint.report.model import FindingItem
-from promptlint.report.words import cost, count, percent, tokens
+from promptlint.report.words import clipped, cost, count, percent, tokens
 
 __all__ = [
     "HEADER",
@@ -168,11 +168,6 @@ def assumptions(known: Mapping[str, Any]) -> str:
         parts.append(f"{requests:,} requests a day per call site")
     parts.append(f"tokens by {known.get('tokenizer')} where the model is unknown")
     return ", ".join(parts)
-
-
-def clipped(text: str, length: int) -> str:
-    """The text, or its beginning with a mark."""
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _table(diff: DiffReport) -> Iterator[str]:

@@ -13,7 +13,6 @@ from promptlint.report.diff import (
     HEADER,
     assumptions,
     cells,
-    clipped,
     headline,
     key_sentence,
     order_sentence,
@@ -24,7 +23,7 @@ from promptlint.report.diff_model import DiffReport
 from promptlint.report.escape import markdown as escaped
 from promptlint.report.escape import printable
 from promptlint.report.model import FindingItem
-from promptlint.report.words import count, percent, tokens
+from promptlint.report.words import clipped, count, percent, tokens
 
 __all__ = ["MAX_COMMENT", "MAX_SUMMARY", "markdown"]
 

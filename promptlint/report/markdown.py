@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from promptlint.report.escape import markdown as escaped
 from promptlint.report.model import CheckReport, FindingItem, Place
 from promptlint.report.text import assumptions_line, baseline_words
-from promptlint.report.words import cost, count, percent, summary_line, tokens
+from promptlint.report.words import clipped, cost, count, percent, summary_line, tokens
 
 __all__ = ["markdown"]
+
+MAX_SOURCE = 400  # characters of a line that is quoted: a prompt of megabytes in one line has many findings
 
 
 def markdown(report: CheckReport) -> str:
@@ -57,7 +59,7 @@ def _details(finding: FindingItem) -> Iterator[str]:
     yield f"**{escaped(finding.message)}** {_code(finding.rule)}, {_code(f'{finding.path}:{finding.line}:{finding.column}')}"
     yield ""
     if finding.source.strip():
-        yield f"- {_code(finding.source.strip())}"
+        yield f"- {_code(clipped(finding.source.strip(), MAX_SOURCE))}"
     price = cost(finding)
     if price:
         yield f"- cost: {escaped(price)}"

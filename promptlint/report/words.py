@@ -6,7 +6,7 @@ from collections import Counter
 
 from promptlint.report.model import CheckReport, FindingItem
 
-__all__ = ["cause", "cost", "count", "next_steps", "percent", "summary_line", "tokens"]
+__all__ = ["cause", "clipped", "cost", "count", "next_steps", "percent", "summary_line", "tokens"]
 
 _CAUSES = {
     "hub": "prompt hub",
@@ -99,3 +99,8 @@ def summary_line(report: CheckReport) -> str:
     if counts.texts:
         return f"{line}; {count(counts.texts, 'prompt')} read that no call site is known to send"
     return f"{line}; not read: no prompt found in {count(counts.files, 'file')}, `promptlint check --show-files` lists what was looked at"
+
+
+def clipped(text: str, length: int) -> str:
+    """The text, or its beginning with a mark."""
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -81,7 +81,10 @@ def test_mistakes_in_pyproject_have_a_place(tmp_path):
     assert f"{path}:6: " in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "line"), [("select = [\n", 1), ("tests = true\nselect = = 1\n", 2), ("\n\nx", 3)])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("select = [\n", 1), ("tests = true\nselect = = 1\n", 2), ("\n\nx", 3), (f"budget = {'9' * 5000}\n", 1)],
+)
 def test_broken_toml_has_a_place(tmp_path, text, line):
     path = write(tmp_path, "promptlint.toml", text)
     with pytest.raises(UserError) as error:

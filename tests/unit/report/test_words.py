@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from report_sample import finding
 
+from promptlint.app.check import Request, check
+from promptlint.config import Settings
+from promptlint.report.markdown import markdown
 from promptlint.report.words import cause, cost
 
 
@@ -31,3 +36,14 @@ def test_a_gain_that_rounding_hides_is_not_told_as_two_equal_numbers() -> None:
 def test_a_reason_is_told_in_words() -> None:
     assert cause("budget") == "nested deeper than is followed"
     assert cause("database") == "database"
+
+
+def test_markdown_quotes_the_beginning_of_a_line_of_any_length(tmp_path: Path) -> None:
+    rules = "You must answer in one short sentence. You should never guess. Return JSON only. " * 400
+    (tmp_path / "app.py").write_text(
+        "def ask(client, question):\n"
+        f"    return client.chat.completions.create(messages=[{{'role': 'system', 'content': f'Answer {{question}}. {rules}'}}])\n"
+    )
+    report = check(Settings(tmp_path), Request((tmp_path,), tmp_path), use_cache=False)
+    assert report.findings
+    assert max(map(len, markdown(report).split("\n"))) < 2_000
